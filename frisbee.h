@@ -395,7 +395,7 @@ typedef struct frisbee_conn_desc {
     uint32_t backlog;          // 511; of this listener
     size_t high_water;         // 256 KiB
     size_t low_water;          // a quarter of high_water
-    size_t queue_limit;        // 8 MiB, and at least max_packet + 10
+    size_t queue_limit;        // 8 MiB, or max_packet + 10 if that is more
 } frisbee_conn_desc;
 
 // All three or none. Sizes are passed back. Used on the pool's thread only.
@@ -430,9 +430,9 @@ typedef struct frisbee_pool_desc {
 
 // Bytes of `memory` that are always enough for so many connections (and as many listeners, at least two), each with so many calls (and
 // as many deferred replies), payloads up to max_packet and a queue of so many bytes.
-#define FRISBEE_POOL_BYTES(conns, calls, max_packet, queue)                                  \
-    ((size_t)4096 + 2u * (size_t)(max_packet) +                                              \
-     (size_t)(conns) * ((size_t)2048 + (size_t)(max_packet) + (size_t)(queue) + (size_t)(calls) * 112u))
+#define FRISBEE_POOL_BYTES(conns, calls, max_packet, queue)                    \
+    (1728u + 192u * sizeof(void *) + 2u * (size_t)(max_packet) +                       \
+     (size_t)(conns) * (1104u + 128u * sizeof(void *) + (size_t)(max_packet) + (size_t)(queue) + (size_t)(calls) * 112u))
 
 // >>pool
 
@@ -663,3 +663,4733 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 }
 #endif
 #endif // FRISBEE_H
+
+// ------------------------------------------------------------------------------------------------------------------------
+// >>implementation: stop reading here if you only use the library
+// ------------------------------------------------------------------------------------------------------------------------
+#ifdef FRISBEE_IMPLEMENTATION
+#ifndef FRISBEE_IMPLEMENTED
+#define FRISBEE_IMPLEMENTED
+
+#if defined(FRISBEE_STATIC) && !FRISBEE_HAS_STATIC
+#error "frisbee.h: FRISBEE_STATIC must be defined before the first include of frisbee.h as well"
+#endif
+
+// >>configuration
+
+#define FRISBEE_POLLER_NONE 1
+#define FRISBEE_POLLER_POLL 2
+#define FRISBEE_POLLER_EPOLL 3
+#ifndef FRISBEE_POLLER
+#if defined(__linux__)
+#define FRISBEE_POLLER FRISBEE_POLLER_EPOLL
+#elif defined(__unix__) || defined(__APPLE__)
+#define FRISBEE_POLLER FRISBEE_POLLER_POLL
+#else
+#define FRISBEE_POLLER FRISBEE_POLLER_NONE
+#endif
+#endif
+#if FRISBEE_POLLER == FRISBEE_POLLER_NONE
+#define FRISBEEI_SOCKETS 0
+#else
+#define FRISBEEI_SOCKETS 1
+#endif
+#if FRISBEEI_SOCKETS && !defined(FRISBEE_NO_THREADS)
+#define FRISBEEI_THREADS 1
+#else
+#define FRISBEEI_THREADS 0
+#endif
+#ifndef FRISBEE_LOG_LEVEL
+#define FRISBEE_LOG_LEVEL 2
+#endif
+#ifndef FRISBEE_EVENTS
+#define FRISBEE_EVENTS 64
+#endif
+#ifndef FRISBEE_CHUNK
+#define FRISBEE_CHUNK 65536
+#endif
+#if defined(FRISBEE_MALLOC) != defined(FRISBEE_FREE) || defined(FRISBEE_MALLOC) != defined(FRISBEE_REALLOC)
+#error "frisbee.h: define all of FRISBEE_MALLOC, FRISBEE_REALLOC and FRISBEE_FREE, or none"
+#endif
+#ifndef FRISBEE_MALLOC
+#include <stdlib.h>
+#define FRISBEE_MALLOC(size) malloc(size)
+#define FRISBEE_REALLOC(block, size) realloc(block, size)
+#define FRISBEE_FREE(block) free(block)
+#endif
+
+// >>system: what the library asks of the operating system, each through a macro of its own
+
+#include <string.h>
+#if FRISBEEI_SOCKETS
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+#if FRISBEE_POLLER == FRISBEE_POLLER_EPOLL
+#include <sys/epoll.h>
+#else
+#include <poll.h>
+#endif
+#if FRISBEEI_THREADS
+#include <pthread.h>
+#include <signal.h>
+#endif
+#if !defined(AI_NUMERICHOST) || (defined(__GLIBC__) && !defined(__USE_MISC))
+#error "frisbee.h: a system header came before it and froze strict C. Put FRISBEE_IMPLEMENTATION first in a file of its own, or compile with -D_DEFAULT_SOURCE"
+#endif
+#ifdef MSG_NOSIGNAL
+#define FRISBEEI_NO_SIGNAL MSG_NOSIGNAL
+#else
+#define FRISBEEI_NO_SIGNAL 0 // SO_NOSIGPIPE instead, set at each socket
+#endif
+
+#ifndef FRISBEE_SYS_SOCKET
+#define FRISBEE_SYS_SOCKET socket
+#endif
+#ifndef FRISBEE_SYS_BIND
+#define FRISBEE_SYS_BIND bind
+#endif
+#ifndef FRISBEE_SYS_LISTEN
+#define FRISBEE_SYS_LISTEN listen
+#endif
+#ifndef FRISBEE_SYS_ACCEPT
+#define FRISBEE_SYS_ACCEPT accept
+#endif
+#ifndef FRISBEE_SYS_CONNECT
+#define FRISBEE_SYS_CONNECT connect
+#endif
+#ifndef FRISBEE_SYS_RECV
+#define FRISBEE_SYS_RECV recv
+#endif
+#ifndef FRISBEE_SYS_RECVMSG
+#define FRISBEE_SYS_RECVMSG recvmsg
+#endif
+#ifndef FRISBEE_SYS_SENDMSG
+#define FRISBEE_SYS_SENDMSG sendmsg
+#endif
+#ifndef FRISBEE_SYS_SHUTDOWN
+#define FRISBEE_SYS_SHUTDOWN shutdown
+#endif
+#ifndef FRISBEE_SYS_CLOSE
+#define FRISBEE_SYS_CLOSE close
+#endif
+#ifndef FRISBEE_SYS_GETSOCKOPT
+#define FRISBEE_SYS_GETSOCKOPT getsockopt
+#endif
+#ifndef FRISBEE_SYS_SETSOCKOPT
+#define FRISBEE_SYS_SETSOCKOPT setsockopt
+#endif
+#ifndef FRISBEE_SYS_GETSOCKNAME
+#define FRISBEE_SYS_GETSOCKNAME getsockname
+#endif
+#ifndef FRISBEE_SYS_GETPEERNAME
+#define FRISBEE_SYS_GETPEERNAME getpeername
+#endif
+#ifndef FRISBEE_SYS_GETADDRINFO
+#define FRISBEE_SYS_GETADDRINFO getaddrinfo
+#endif
+#ifndef FRISBEE_SYS_FREEADDRINFO
+#define FRISBEE_SYS_FREEADDRINFO freeaddrinfo
+#endif
+#ifndef FRISBEE_SYS_GETNAMEINFO
+#define FRISBEE_SYS_GETNAMEINFO getnameinfo
+#endif
+#ifndef FRISBEE_SYS_FCNTL
+#define FRISBEE_SYS_FCNTL fcntl
+#endif
+#ifndef FRISBEE_SYS_PIPE
+#define FRISBEE_SYS_PIPE pipe
+#endif
+#ifndef FRISBEE_SYS_READ
+#define FRISBEE_SYS_READ read
+#endif
+#ifndef FRISBEE_SYS_WRITE
+#define FRISBEE_SYS_WRITE write
+#endif
+#ifndef FRISBEE_SYS_UNLINK
+#define FRISBEE_SYS_UNLINK unlink
+#endif
+#ifndef FRISBEE_SYS_GETPID
+#define FRISBEE_SYS_GETPID getpid
+#endif
+#if FRISBEE_POLLER == FRISBEE_POLLER_EPOLL
+#ifndef FRISBEE_SYS_EPOLL_CREATE
+#define FRISBEE_SYS_EPOLL_CREATE epoll_create1
+#endif
+#ifndef FRISBEE_SYS_EPOLL_CTL
+#define FRISBEE_SYS_EPOLL_CTL epoll_ctl
+#endif
+#ifndef FRISBEE_SYS_EPOLL_WAIT
+#define FRISBEE_SYS_EPOLL_WAIT epoll_wait
+#endif
+#else
+#ifndef FRISBEE_SYS_POLL
+#define FRISBEE_SYS_POLL poll
+#endif
+#endif
+#if FRISBEEI_THREADS && !defined(FRISBEE_SYS_THREAD)
+#define FRISBEE_SYS_THREAD pthread_create
+#endif
+#ifndef FRISBEE_SYS_CLOCK
+#define FRISBEE_SYS_CLOCK frisbeei_system_clock // uint64_t microseconds, monotonic
+#define FRISBEEI_OWN_CLOCK
+#endif
+#endif // FRISBEEI_SOCKETS
+
+// A number that differs from pool to pool and run to run: handles of one pool should not fit another, reconnects should not march in step.
+#ifndef FRISBEE_SYS_SEED
+#define FRISBEE_SYS_SEED frisbeei_system_seed // uint64_t (frisbee_pool *)
+#define FRISBEEI_OWN_SEED
+#endif
+
+// Ordered access to what threads share: a pointer and two counters in frisbee_remote.
+#if defined(__GNUC__) || defined(__clang__)
+#define FRISBEEI_LOAD(at) __atomic_load_n((at), __ATOMIC_ACQUIRE)
+#define FRISBEEI_EXCHANGE(at, value) __atomic_exchange_n((at), (value), __ATOMIC_ACQ_REL)
+#define FRISBEEI_REPLACE(at, expected, value) __atomic_compare_exchange_n((at), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+#define FRISBEEI_ADD(at, value) __atomic_add_fetch((at), (value), __ATOMIC_ACQ_REL)
+#else // one thread, no interrupts that post
+#define FRISBEEI_LOAD(at) (*(at))
+#define FRISBEEI_EXCHANGE(at, value) frisbeei_exchange((void **)(at), (value))
+#define FRISBEEI_REPLACE(at, expected, value) (*(at) == *(expected) ? (*(at) = (value), 1) : (*(expected) = *(at), 0))
+#define FRISBEEI_ADD(at, value) (*(at) += (value))
+#define FRISBEEI_PLAIN_EXCHANGE
+#endif
+#if defined(__GNUC__) || defined(__clang__)
+#define FRISBEEI_LIKELY(x) __builtin_expect(!!(x), 1)
+#define FRISBEEI_COLD __attribute__((noinline, cold))
+#else
+#define FRISBEEI_LIKELY(x) (x)
+#define FRISBEEI_COLD
+#endif
+
+// >>types
+
+enum {
+    FRISBEEI_PING = 0,
+    FRISBEEI_PONG = 1,
+    FRISBEEI_FIRST_OPERATION = 10,    // below: Frisbee's own
+    FRISBEEI_LAST_OPERATION = 0xFEFF, // above: this library's own
+    FRISBEEI_FENCE = 0xFF00,
+    FRISBEEI_NOTHING = 0xFF01,
+    FRISBEEI_LAST_CONNECTOR_ID = 57343, // ids of calls: 1 to this by the connector, the rest by the acceptor
+    FRISBEEI_LARGE = 16384,             // payloads from here on are written from where they are
+    FRISBEEI_SPANS = 64,                // pieces in one system call
+    FRISBEEI_PAGE = 64,                 // connections in a page of the slab
+    FRISBEEI_SMALL = 1024,              // bytes in a small input buffer
+    FRISBEEI_SPARE_CHUNKS = 2,          // large pieces of queue kept for the next turn
+    FRISBEEI_SPARE_SMALLS = 8,          // small input buffers kept for the next partial packet
+    FRISBEEI_MANY_CHUNKS = 32,          // more large pieces than this in use: new ones begin small
+    FRISBEEI_FIXED_BORROWED = 4,        // borrowed pieces a connection may queue in a fixed block
+    FRISBEEI_FIXED_HANDLERS = 32,       // slots of frisbee_on's table in a fixed block
+    FRISBEEI_CONTROL_ROOM = 32,         // bytes above queue_limit for PING, PONG and FENCE
+    FRISBEEI_ROUNDS = 16,               // reads of one transport in a turn
+    FRISBEEI_ADDRESSES = 8,             // of one name
+    FRISBEEI_LINGER_MS = 2000,          // after our end, for the peer's
+    FRISBEEI_WAIT_WIRE_MS = 1000,
+    FRISBEEI_ACCEPTS = 64,              // of one listener in a turn
+    FRISBEEI_ACCEPT_PAUSE_MS = 100,     // after accept ran out of descriptors
+    FRISBEEI_HANGUP = 4                 // readiness beside FRISBEE_READ and FRISBEE_WRITE: error or both directions ended
+};
+
+typedef enum frisbeei_state {
+    FRISBEEI_FREE = 0,
+    FRISBEEI_WAITING,    // between sessions, until the deadline
+    FRISBEEI_RESOLVING,  // a name is being looked up
+    FRISBEEI_CONNECTING, // the socket is on its way
+    FRISBEEI_OPENING,    // the transport's handshake
+    FRISBEEI_SNIFFING,   // open, but the wire is not known yet
+    FRISBEEI_OPEN,
+    FRISBEEI_DRAINING,   // closing: the queue still leaves
+    FRISBEEI_LINGERING,  // closing: our end is sent, the peer's is awaited
+    FRISBEEI_CLOSED      // on_close is due
+} frisbeei_state;
+
+enum { // flags of a connection
+    FRISBEEI_OPENED = 1 << 0,         // on_open was called in this session
+    FRISBEEI_EVER_OPENED = 1 << 1,    // in any session
+    FRISBEEI_ACCEPTED = 1 << 2,       // role
+    FRISBEEI_NO_RETRY = 1 << 3,       // closed by the user, hijacked, or the pool ends
+    FRISBEEI_IS_DIRTY = 1 << 4,       // in the list of queues to flush
+    FRISBEEI_HAS_WORK = 1 << 5,       // in the list of work
+    FRISBEEI_BLOCKED = 1 << 6,        // the transport took less than offered
+    FRISBEEI_WANT_WRITABLE = 1 << 7,  // tell when the queue is low again
+    FRISBEEI_PAUSED = 1 << 8,         // by the user
+    FRISBEEI_REPLIES_FULL = 1 << 9,   // not read: its replies wait
+    FRISBEEI_ENDED = 1 << 10,         // the peer's last byte was read
+    FRISBEEI_END_TOLD = 1 << 11,      // and on_end is done
+    FRISBEEI_FINISH = 1 << 12,        // half-close when the queue is empty
+    FRISBEEI_FINISHED = 1 << 13,      // half-closed
+    FRISBEEI_PING_QUEUED = 1 << 14,
+    FRISBEEI_PONG_QUEUED = 1 << 15,
+    FRISBEEI_FENCED = 1 << 16,        // the peer's fence was read: what follows is raw
+    FRISBEEI_PARTIAL = 1 << 17,       // a packet has begun: packet_since counts
+    FRISBEEI_POLLED = 1 << 18,        // its transport is tried each turn
+    FRISBEEI_UNWATCHED = 1 << 19,     // hung up while paused: out of the poller until resumed
+    FRISBEEI_HANDED_OVER = 1 << 20,   // hijacked: its socket is no longer ours
+    FRISBEEI_STASHED = 1 << 21,       // `in` may hold whole packets, not yet handed out
+    FRISBEEI_TRANSPORT_BUSY = 1 << 22, // the transport holds bytes of its own back
+    FRISBEEI_STALLED = 1 << 23         // output waits for the transport: write_since counts
+};
+
+enum { // work that waits for a safe point of the turn
+    FRISBEEI_WORK_START = 1,    // begin a session
+    FRISBEEI_WORK_INPUT = 2,    // hand out what is stashed, or try the transport
+    FRISBEEI_WORK_SWEEP = 4,    // calls were cancelled
+    FRISBEEI_WORK_HAND = 8,     // a hijack or upgrade may be able to go on
+    FRISBEEI_WORK_WRITABLE = 16,
+    FRISBEEI_WORK_CLOSE = 32
+};
+
+// Output in order. Own bytes lie behind the struct; a borrowed piece points to the user's and has its packet's header with it.
+typedef struct frisbeei_chunk {
+    struct frisbeei_chunk *next;
+    uint8_t *data;
+    size_t start, end, room;
+    size_t replies, replies_end; // bytes of replies in it, and where the last one ends
+    frisbee_release release;     // of a borrowed piece; the last of its packet has it
+    void *user;
+    uint8_t header[FRISBEE_WIRE_HEADER_MAX];
+    uint8_t header_at, header_size;
+    bool borrowed;
+} frisbeei_chunk;
+
+typedef enum frisbeei_call_state { FRISBEEI_CALL_FREE = 0, FRISBEEI_CALL_LIVE, FRISBEEI_CALL_CANCELLED, FRISBEEI_CALL_LOST } frisbeei_call_state;
+
+typedef struct frisbeei_call {
+    frisbee_on_reply on_reply;
+    void *user;
+    uint64_t offset; // where its frame begins in the stream of all that the connection ever sent
+    uint32_t due;    // tick, if timed
+    uint32_t serial; // 24 bits, part of its handle
+    uint16_t id, operation;
+    uint8_t state;
+    bool timed;
+} frisbeei_call;
+
+// Calls of a connection: slot `id & mask`. Ids go up and skip occupied slots; the table doubles when half full.
+typedef struct frisbeei_calls {
+    frisbeei_call *slots;
+    size_t bytes;
+    uint32_t mask, live, lost;
+    uint32_t due; // the earliest, if timed
+    uint16_t next;
+    bool timed;
+} frisbeei_calls;
+
+// Replies that were promised: an open hash of operation << 16 | id, as a multiset.
+typedef struct frisbeei_deferred {
+    size_t bytes;
+    uint32_t mask, count;
+    uint64_t *keys; // 0: empty, else key + 1
+} frisbeei_deferred;
+
+// A frisbee_conn_desc with its defaults filled in, shared by the connections that were made from it.
+typedef struct frisbeei_profile {
+    frisbee_conn_desc desc;
+    const frisbee_route *last; // the route that was taken last
+    uint32_t references;
+} frisbeei_profile;
+
+#if FRISBEEI_SOCKETS
+typedef struct frisbeei_address {
+    socklen_t length;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_un local;
+    } to;
+} frisbeei_address;
+#endif
+
+typedef enum frisbeei_hand { FRISBEEI_HAND_NONE = 0, FRISBEEI_HAND_OVER, FRISBEEI_HAND_UPGRADE } frisbeei_hand;
+
+// What few connections need: where to connect to, a protocol, a hijack under way.
+typedef struct frisbeei_extra {
+    char *host; // of connect: host and port as text; NULL: accepted, adopted, attached
+    size_t host_bytes;
+    const char *port;
+#if FRISBEEI_SOCKETS
+    frisbeei_address *addresses;
+#endif
+    uint32_t address_count, address_next, retries;
+    uint64_t token; // of the look-up
+    const frisbee_protocol *protocol; // NULL: packets
+    void *state;
+    size_t need; // bytes that the protocol waits for
+    const frisbee_protocol *upgrade_to;
+    frisbee_on_hijacked on_hijacked;
+    void *hijack_user;
+    int64_t hand_deadline;
+    uint8_t hand, how;
+    bool started, raw;
+} frisbeei_extra;
+
+typedef struct frisbeei_watch {
+    int fd;            // -1: none
+    uint32_t slot;     // the poll backend's place + 1
+    unsigned interest; // what the poller was told
+} frisbeei_watch;
+
+// A connection. Hot fields first; an idle one is this and nothing else.
+typedef struct frisbeei_conn {
+    uint64_t id; // the handle: generation << 32 | index + 1; 0: free
+    frisbeei_profile *profile;
+    frisbeei_calls *calls;
+    frisbeei_chunk *out_head, *out_tail;
+    size_t queued;
+    uint64_t written; // bytes that the transport ever took
+    void *user;
+    uint8_t *in; // bytes that were read and not yet handed out
+    uint32_t in_size, in_room;
+    uint32_t flags, session;
+    uint32_t heard, used; // ticks of the last byte from the peer, of the last packet either way
+    uint8_t state, wire, header, work;
+    uint8_t pings; // PINGs without PONG
+    int8_t reason; // why it closed
+    int system_error;
+    frisbeei_watch watch;
+    uint32_t next_dirty, next_work, timer_slot; // index + 1
+    uint64_t packets_in, packets_out, bytes_in;
+    uint32_t dropped, late_replies, sessions, rtt;
+    uint32_t packet_since, write_since, pinged; // ticks
+    uint32_t ping_us;                           // clock at the last PING, for the round trip
+    int64_t timer_at, deadline;                 // of the state
+    frisbee_transport *io; // NULL: the socket itself
+    frisbeei_extra *extra;
+    frisbeei_deferred *deferred;
+} frisbeei_conn;
+
+typedef struct frisbeei_listener {
+    uint64_t id;
+    frisbeei_profile *profile;
+    frisbeei_watch watch;
+    uint32_t conns;
+    bool full, tired; // not accepting: at max_conns, out of descriptors
+#if FRISBEEI_SOCKETS
+    frisbeei_address address;
+#endif
+} frisbeei_listener;
+
+typedef struct frisbeei_on { // pool-wide handlers, an open hash
+    uint32_t key;            // operation + 1; 0: empty
+    frisbee_handler handler;
+    void *user;
+} frisbeei_on;
+
+struct frisbee_remote {
+    frisbee_task *tasks; // newest first; FRISBEEI_GONE when the pool is destroyed
+    int references;
+    int stop;
+    int pipe[2];
+    frisbee_pool *pool; // touched by the pool's thread only
+    bool fixed;
+};
+
+typedef struct frisbeei_event {
+    uint64_t token;
+    unsigned ready;
+} frisbeei_event;
+
+typedef struct frisbeei_free_block { // in a fixed block: exact sizes are handed out again
+    struct frisbeei_free_block *next;
+    size_t size;
+} frisbeei_free_block;
+
+struct frisbee_pool {
+    // the packet being handed out
+    frisbeei_conn *current;
+    const frisbee_packet *packet; // inside a handler
+    bool answered;                // and it was replied to, or deferred
+    bool stop;                    // hand out no more in this connection's turn
+    bool depth, ending, fixed, stop_run, spent, waited_out, abandoned;
+    uint8_t shut; // 1 shutting down, 2 done
+    uint32_t budget_packets;
+    int64_t now, turn_now, budget_end; // us since the pool began, plus one second
+    uint32_t tick, turn_tick;          // the same in ms: now rounded up, turn_now rounded down
+    uint64_t clock_last, random;
+    frisbeei_conn **pages;
+    uint32_t page_count, page_room, free_conn, conn_count, polled_count;
+    uint32_t dirty_head, dirty_tail, work_head, work_tail; // index + 1
+    uint8_t *read_buffer;
+    uint32_t *timers; // a heap of index + 1 by timer_at
+    uint32_t timer_count, timer_room;
+    uint32_t serial, generation;
+    frisbeei_on *handlers;
+    uint32_t handler_mask, handler_count;
+    frisbeei_listener **listeners;
+    uint32_t listener_count, listener_room;
+    int64_t accept_at; // when tired listeners wake; 0: none is tired
+    int64_t shut_at;
+    frisbeei_chunk *spare_chunks, *released;
+    uint8_t *spare_smalls;
+    uint32_t spare_chunk_count, spare_small_count, large_chunks;
+    frisbee_remote *remote;
+    uint8_t *wait_data;
+    uint32_t wait_room;
+    int system_error;
+    size_t memory, chunk_bytes;
+    uint8_t *block_next, *block_end;
+    frisbeei_free_block *block_free;
+    frisbee_pool_desc desc;
+    frisbee_stats total; // of connections that are gone
+#if FRISBEEI_SOCKETS
+    long pid;
+    int event_count;
+    frisbeei_watch wake;
+#if FRISBEE_POLLER == FRISBEE_POLLER_EPOLL
+    int poller;
+    struct epoll_event events[FRISBEE_EVENTS];
+#else
+    struct pollfd *fds;
+    uint64_t *tokens;
+    uint32_t fd_count, fd_room, fd_next;
+    frisbeei_event events[FRISBEE_EVENTS];
+#endif
+#endif
+};
+
+#define FRISBEEI_NO_TIME INT64_MAX
+static frisbee_task frisbeei_gone; // its address marks the end of a pool in frisbee_remote.tasks
+#define FRISBEEI_GONE (&frisbeei_gone)
+
+static void frisbeei_fail(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason, int system_error);
+static void frisbeei_interest(frisbee_pool *pool, frisbeei_conn *conn);
+static void frisbeei_input(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size);
+static void frisbeei_try(frisbee_pool *pool, frisbeei_conn *conn, unsigned ready);
+static void frisbeei_pool_free(frisbee_pool *pool);
+static void frisbeei_listener_free(frisbee_pool *pool, uint32_t place);
+
+// >>log: constant lines for the callback; levels above FRISBEE_LOG_LEVEL are compiled out
+
+static void frisbeei_log_line(frisbee_pool *pool, int level, const char *text, const char *detail) {
+    char line[128];
+    size_t at = 0;
+    if (!pool->desc.log) return;
+    while (*text && at < sizeof line - 1) line[at++] = *text++;
+    while (*detail && at < sizeof line - 1) line[at++] = *detail++;
+    line[at] = 0;
+    pool->desc.log(pool->desc.log_context, level, line);
+}
+
+#define FRISBEEI_LOG(pool, level, text, detail)                                                             \
+    do {                                                                                                    \
+        if ((level) <= FRISBEE_LOG_LEVEL) frisbeei_log_line((pool), (level), (text), (detail));             \
+    } while (0)
+
+FRISBEE_API const char *frisbee_result_string(frisbee_result result) {
+    static const char *const names[] = {"FRISBEE_OK",        "FRISBEE_AGAIN",     "FRISBEE_INVALID",   "FRISBEE_NO_MEMORY", "FRISBEE_CLOSED",
+                                        "FRISBEE_NOT_SENT",  "FRISBEE_UNKNOWN",   "FRISBEE_TIMED_OUT", "FRISBEE_CANCELLED", "FRISBEE_TOO_LARGE",
+                                        "FRISBEE_MALFORMED", "FRISBEE_UNHANDLED", "FRISBEE_REFUSED",   "FRISBEE_BUSY",      "FRISBEE_EXHAUSTED",
+                                        "FRISBEE_HIJACKED",  "FRISBEE_DESTROYED", "FRISBEE_SYSTEM",    "FRISBEE_UNSUPPORTED"};
+    const int at = -(int)result;
+    return at >= 0 && at < (int)(sizeof names / sizeof names[0]) ? names[at] : "not a frisbee_result";
+}
+
+// >>memory: every byte comes through here, is counted, and is refused above max_memory. In a fixed block sizes come from a small set (a
+// connection's buffers are always of its limits' size), so that exact-size free lists never fragment.
+
+static void *frisbeei_block_take(frisbee_pool *pool, size_t size) {
+    frisbeei_free_block **at = &pool->block_free, *found;
+    for (; *at; at = &(*at)->next)
+        if ((*at)->size == size) {
+            found = *at;
+            *at = found->next;
+            return found;
+        }
+    if ((size_t)(pool->block_end - pool->block_next) < size) return NULL;
+    pool->block_next += size;
+    return pool->block_next - size;
+}
+
+static size_t frisbeei_rounded(size_t size) {
+    const size_t rounded = (size + 15u) & ~(size_t)15u;
+    return rounded < sizeof(frisbeei_free_block) ? sizeof(frisbeei_free_block) : rounded;
+}
+
+static void *frisbeei_allocate(frisbee_pool *pool, size_t size) {
+    void *block;
+    if (size > pool->desc.max_memory || pool->memory > pool->desc.max_memory - size) return NULL;
+    if (pool->fixed) block = frisbeei_block_take(pool, frisbeei_rounded(size));
+    else if (pool->desc.allocator.allocate) block = pool->desc.allocator.allocate(pool->desc.allocator.context, size);
+    else block = FRISBEE_MALLOC(size);
+    if (block) pool->memory += size;
+    return block;
+}
+
+static void frisbeei_give_back(frisbee_pool *pool, void *block, size_t size) {
+    if (!block) return;
+    pool->memory -= size;
+    if (pool->fixed) {
+        frisbeei_free_block *entry = (frisbeei_free_block *)block;
+        entry->size = frisbeei_rounded(size);
+        entry->next = pool->block_free;
+        pool->block_free = entry;
+    } else if (pool->desc.allocator.allocate) pool->desc.allocator.release(pool->desc.allocator.context, block, size);
+    else FRISBEE_FREE(block);
+}
+
+static void *frisbeei_resize(frisbee_pool *pool, void *block, size_t old_size, size_t size) {
+    void *moved;
+    if (!block || pool->fixed) {
+        moved = frisbeei_allocate(pool, size);
+        if (moved && block) {
+            memcpy(moved, block, old_size < size ? old_size : size);
+            frisbeei_give_back(pool, block, old_size);
+        }
+        return moved;
+    }
+    if (size > old_size && (size > pool->desc.max_memory || pool->memory - old_size > pool->desc.max_memory - size)) return NULL;
+    if (pool->desc.allocator.allocate) moved = pool->desc.allocator.resize(pool->desc.allocator.context, block, old_size, size);
+    else moved = FRISBEE_REALLOC(block, size);
+    if (moved) pool->memory = pool->memory - old_size + size;
+    return moved;
+}
+
+// Room for one more in an array that grows by half. In a fixed block arrays are made in their final size.
+static bool frisbeei_array_grow(frisbee_pool *pool, void **array, uint32_t *room, uint32_t count, size_t element, uint32_t fixed_room) {
+    uint32_t wanted = *room < 16 ? 16 : *room + *room / 4;
+    void *moved;
+    if (count < *room) return true;
+    if (pool->fixed) {
+        if (*room) return false;
+        wanted = fixed_room;
+    }
+    moved = frisbeei_resize(pool, *array, *room * element, wanted * element);
+    if (!moved) return false;
+    *array = moved;
+    *room = wanted;
+    return true;
+}
+
+static size_t frisbeei_least(size_t a, size_t b) { return a < b ? a : b; }
+
+static uint64_t frisbeei_random(frisbee_pool *pool) { // splitmix64
+    uint64_t z = (pool->random += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+#ifdef FRISBEEI_PLAIN_EXCHANGE
+static void *frisbeei_exchange(void **at, void *value) {
+    void *old = *at;
+    *at = value;
+    return old;
+}
+#endif
+
+// >>framing: bytes to headers and back, by shifts
+
+static uint32_t frisbeei_get16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
+static uint32_t frisbeei_get32(const uint8_t *at) { return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3]; }
+
+static void frisbeei_put16(uint8_t *at, uint32_t value) {
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+static void frisbeei_put_header(uint8_t *at, size_t header, uint32_t operation, uint32_t id, uint32_t length) {
+    if (header == 10) {
+        at[0] = 0;
+        at[1] = 0x0F;
+        at += 2;
+    }
+    frisbeei_put16(at, id);
+    frisbeei_put16(at + 2, operation);
+    frisbeei_put16(at + 4, length >> 16);
+    frisbeei_put16(at + 6, length);
+}
+
+FRISBEE_API size_t frisbee_encode(frisbee_wire wire, const frisbee_packet *packet, uint8_t header[FRISBEE_WIRE_HEADER_MAX]) {
+    const size_t size = wire == FRISBEE_WIRE_V0 ? 8 : 10;
+    frisbeei_put_header(header, size, packet->from.operation, packet->from.id, packet->length);
+    return size;
+}
+
+// v1 begins with 00 0F, and so does v0 with id 15. Read as pairs: v0 is 000F operation length-high length-low; v1 is 000F id operation
+// length-high. An opening must make sense: an operation that peers use, a length within the limit; if both do, it is v1.
+FRISBEE_API frisbee_result frisbee_sniff(const void *data, size_t length, size_t max_packet, frisbee_wire *wire) {
+    const uint8_t *at = (const uint8_t *)data;
+    const uint64_t most = max_packet > FRISBEE_PACKET_MAX ? max_packet : FRISBEE_PACKET_MAX;
+    uint32_t second, third, fourth;
+    bool v0, v1;
+    if (length < 1) return FRISBEE_AGAIN;
+    if (at[0] == 0 && length < 2) return FRISBEE_AGAIN;
+    if (at[0] == 0x16) { // a TLS record begins 16 03
+        if (length < 2) return FRISBEE_AGAIN;
+        if (at[1] == 0x03) return FRISBEE_MALFORMED;
+    }
+    *wire = FRISBEE_WIRE_V0;
+    if (at[0] != 0 || at[1] != 0x0F) return FRISBEE_OK;
+    if (length < 8) return FRISBEE_AGAIN;
+    second = frisbeei_get16(at + 2);
+    third = frisbeei_get16(at + 4);
+    fourth = frisbeei_get16(at + 6);
+    v0 = second == 2 || second >= 10 ? (uint64_t)third * 65536 + fourth <= most : second < 2 && third == 0 && fourth == 0;
+    v1 = (third == 2 || third >= 10 || (third == 0 && second == 0)) && fourth <= most >> 16;
+    if (!v0 && !v1) return FRISBEE_MALFORMED;
+    if (v1) *wire = FRISBEE_WIRE_V1;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_decode(frisbee_wire wire, const void *data, size_t length, size_t max_packet, frisbee_packet *packet, size_t *used) {
+    const uint8_t *at = (const uint8_t *)data;
+    const size_t most = max_packet ? max_packet : FRISBEE_PACKET_MAX;
+    size_t header;
+    if (wire != FRISBEE_WIRE_V0 && wire != FRISBEE_WIRE_V1) {
+        const frisbee_result sniffed = frisbee_sniff(data, length, most, &wire);
+        if (sniffed != FRISBEE_OK) {
+            *used = sniffed == FRISBEE_AGAIN ? (length < 2 ? 2u : 8u) : 0u;
+            return sniffed;
+        }
+    }
+    header = wire == FRISBEE_WIRE_V0 ? 8 : 10;
+    *used = header;
+    if (header == 10 && ((length > 0 && at[0] != 0) || (length > 1 && at[1] != 0x0F))) return FRISBEE_MALFORMED;
+    if (length < header) return FRISBEE_AGAIN;
+    at += header - 8;
+    memset(packet, 0, sizeof *packet);
+    packet->from.id = (uint16_t)frisbeei_get16(at);
+    packet->from.operation = (uint16_t)frisbeei_get16(at + 2);
+    packet->length = frisbeei_get32(at + 4);
+    if (packet->length > most) return FRISBEE_TOO_LARGE;
+    *used = header + packet->length;
+    if (length < *used) return FRISBEE_AGAIN;
+    packet->data = at + 8;
+    return FRISBEE_OK;
+}
+
+// >>slab: connections in pages that never move; a handle is generation << 32 | index + 1
+
+static frisbeei_conn *frisbeei_at(const frisbee_pool *pool, uint32_t index_plus_one) {
+    const uint32_t index = index_plus_one - 1;
+    return &pool->pages[index / FRISBEEI_PAGE][index % FRISBEEI_PAGE];
+}
+
+static uint32_t frisbeei_index(const frisbeei_conn *conn) { return (uint32_t)conn->id; }
+
+static frisbeei_conn *frisbeei_find(const frisbee_pool *pool, uint64_t id) {
+    frisbeei_conn *conn = pool->current;
+    if (FRISBEEI_LIKELY(conn && conn->id == id)) return conn;
+    if ((uint32_t)id == 0 || ((uint32_t)id - 1) / FRISBEEI_PAGE >= pool->page_count) return NULL;
+    conn = frisbeei_at(pool, (uint32_t)id);
+    return conn->id == id ? conn : NULL;
+}
+
+static frisbee_conn frisbeei_handle(const frisbeei_conn *conn) {
+    frisbee_conn handle;
+    handle.id = conn->id;
+    return handle;
+}
+
+static frisbeei_conn *frisbeei_conn_take(frisbee_pool *pool) {
+    frisbeei_conn *conn;
+    uint32_t i, first, count;
+    if (pool->conn_count >= pool->desc.max_conns) return NULL;
+    // the timer heap has room for every connection, so that setting a timer cannot fail
+    if (!frisbeei_array_grow(pool, (void **)&pool->timers, &pool->timer_room, pool->conn_count, sizeof *pool->timers, pool->desc.max_conns)) return NULL;
+    if (!pool->free_conn) {
+        frisbeei_conn *page;
+        const uint32_t pages = (pool->desc.max_conns + FRISBEEI_PAGE - 1) / FRISBEEI_PAGE;
+        count = (uint32_t)frisbeei_least(FRISBEEI_PAGE, pool->desc.max_conns - pool->page_count * FRISBEEI_PAGE);
+        if (!frisbeei_array_grow(pool, (void **)&pool->pages, &pool->page_room, pool->page_count, sizeof *pool->pages, pages)) return NULL;
+        page = (frisbeei_conn *)frisbeei_allocate(pool, count * sizeof *page);
+        if (!page) return NULL;
+        memset(page, 0, count * sizeof *page);
+        first = pool->page_count * FRISBEEI_PAGE;
+        pool->pages[pool->page_count++] = page;
+        for (i = count; i-- > 0;) {
+            page[i].next_work = pool->free_conn;
+            pool->free_conn = first + i + 1;
+        }
+    }
+    first = pool->free_conn;
+    conn = frisbeei_at(pool, first);
+    pool->free_conn = conn->next_work;
+    memset(conn, 0, sizeof *conn);
+    if (++pool->generation == 0) pool->generation = 1;
+    conn->id = (uint64_t)pool->generation << 32 | first;
+    conn->watch.fd = -1;
+    conn->header = 10;
+    conn->session = 1;
+    pool->conn_count++;
+    return conn;
+}
+
+// Unlinks are not needed: a connection is given back only from the work list, after it left all other lists.
+static void frisbeei_conn_give(frisbee_pool *pool, frisbeei_conn *conn) {
+    const uint32_t index = frisbeei_index(conn);
+    if (pool->current == conn) pool->current = NULL;
+    memset(conn, 0, sizeof *conn);
+    conn->next_work = pool->free_conn;
+    pool->free_conn = index;
+    pool->conn_count--;
+}
+
+static void frisbeei_work(frisbee_pool *pool, frisbeei_conn *conn, uint8_t bits) {
+    conn->work = (uint8_t)(conn->work | bits);
+    if (conn->flags & FRISBEEI_HAS_WORK) return;
+    conn->flags |= FRISBEEI_HAS_WORK;
+    conn->next_work = 0;
+    if (pool->work_tail) frisbeei_at(pool, pool->work_tail)->next_work = frisbeei_index(conn);
+    else pool->work_head = frisbeei_index(conn);
+    pool->work_tail = frisbeei_index(conn);
+}
+
+static void frisbeei_dirty(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (conn->flags & FRISBEEI_IS_DIRTY) return;
+    conn->flags |= FRISBEEI_IS_DIRTY;
+    conn->next_dirty = 0;
+    if (pool->dirty_tail) frisbeei_at(pool, pool->dirty_tail)->next_dirty = frisbeei_index(conn);
+    else pool->dirty_head = frisbeei_index(conn);
+    pool->dirty_tail = frisbeei_index(conn);
+}
+
+// >>clock: time starts at one second when the pool does, never runs backward, and never jumps further than max_step_ms
+
+#ifdef FRISBEEI_OWN_CLOCK
+static uint64_t frisbeei_system_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+#endif
+
+static uint64_t frisbeei_clock_read(frisbee_pool *pool) {
+#if FRISBEEI_SOCKETS
+    if (!pool->desc.now_us) return FRISBEE_SYS_CLOCK();
+#endif
+    return pool->desc.now_us(pool->desc.now_context);
+}
+
+#ifdef FRISBEEI_OWN_SEED
+static uint64_t frisbeei_system_seed(frisbee_pool *pool) {
+    uint64_t seed = pool->clock_last ^ (uint64_t)(uintptr_t)pool << 17;
+#if FRISBEEI_SOCKETS
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    seed ^= (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uint64_t)FRISBEE_SYS_GETPID() << 48;
+#endif
+    return seed;
+}
+#endif
+
+static void frisbeei_clock(frisbee_pool *pool) {
+    const uint64_t now = frisbeei_clock_read(pool);
+    uint64_t step = now - pool->clock_last;
+    if (step > (uint64_t)INT64_MAX) step = 0; // backward
+    pool->clock_last = now;
+    if (pool->desc.max_step_ms > 0 && step > (uint64_t)pool->desc.max_step_ms * 1000u) step = (uint64_t)pool->desc.max_step_ms * 1000u;
+    if (step > (uint64_t)(INT64_MAX / 4)) step = (uint64_t)(INT64_MAX / 4);
+    if (pool->now < INT64_MAX / 2) pool->now += (int64_t)step;
+    pool->tick = (uint32_t)((pool->now + 999) / 1000);
+}
+
+// Functions that stamp times may be called long after the last turn.
+static void frisbeei_clock_outside(frisbee_pool *pool) {
+    if (!pool->depth) frisbeei_clock(pool);
+}
+
+// Ms since a tick, as the turn sees it. Ticks are rounded up and the turn's is rounded down, so that no timeout comes early.
+static int32_t frisbeei_elapsed(const frisbee_pool *pool, uint32_t since) { return (int32_t)(pool->turn_tick - since); }
+
+// >>timers: one per connection, in a heap. A timer may be early: when it fires, what is due is done and the next time computed.
+
+static void frisbeei_timer_place(frisbee_pool *pool, uint32_t slot, uint32_t index) {
+    pool->timers[slot] = index;
+    frisbeei_at(pool, index)->timer_slot = slot + 1;
+}
+
+static void frisbeei_timer_up(frisbee_pool *pool, uint32_t slot, uint32_t index) {
+    const int64_t at = frisbeei_at(pool, index)->timer_at;
+    while (slot > 0 && frisbeei_at(pool, pool->timers[(slot - 1) / 2])->timer_at > at) {
+        frisbeei_timer_place(pool, slot, pool->timers[(slot - 1) / 2]);
+        slot = (slot - 1) / 2;
+    }
+    frisbeei_timer_place(pool, slot, index);
+}
+
+static void frisbeei_timer_down(frisbee_pool *pool, uint32_t slot, uint32_t index) {
+    const int64_t at = frisbeei_at(pool, index)->timer_at;
+    for (;;) {
+        uint32_t child = slot * 2 + 1;
+        if (child >= pool->timer_count) break;
+        if (child + 1 < pool->timer_count &&
+            frisbeei_at(pool, pool->timers[child + 1])->timer_at < frisbeei_at(pool, pool->timers[child])->timer_at)
+            child++;
+        if (frisbeei_at(pool, pool->timers[child])->timer_at >= at) break;
+        frisbeei_timer_place(pool, slot, pool->timers[child]);
+        slot = child;
+    }
+    frisbeei_timer_place(pool, slot, index);
+}
+
+static void frisbeei_timer_set(frisbee_pool *pool, frisbeei_conn *conn, int64_t at) {
+    const uint32_t slot = conn->timer_slot;
+    if (slot == 0) {
+        conn->timer_at = at;
+        frisbeei_timer_up(pool, pool->timer_count++, frisbeei_index(conn));
+    } else {
+        const bool sooner = at < conn->timer_at;
+        conn->timer_at = at;
+        if (sooner) frisbeei_timer_up(pool, slot - 1, frisbeei_index(conn));
+        else frisbeei_timer_down(pool, slot - 1, frisbeei_index(conn));
+    }
+}
+
+static void frisbeei_timer_clear(frisbee_pool *pool, frisbeei_conn *conn) {
+    const uint32_t slot = conn->timer_slot;
+    uint32_t last;
+    if (slot == 0) return;
+    conn->timer_slot = 0;
+    last = pool->timers[--pool->timer_count];
+    if (slot - 1 == pool->timer_count) return;
+    frisbeei_timer_up(pool, slot - 1, last);
+    frisbeei_timer_down(pool, frisbeei_at(pool, last)->timer_slot - 1, last);
+}
+
+// Something is due at `at`, or `ms` from now: the timer must not be later.
+static void frisbeei_timer_need(frisbee_pool *pool, frisbeei_conn *conn, int64_t at) {
+    if (conn->timer_slot == 0 || at < conn->timer_at) frisbeei_timer_set(pool, conn, at);
+}
+
+static void frisbeei_timer_in(frisbee_pool *pool, frisbeei_conn *conn, int32_t ms) {
+    if (ms >= 0) frisbeei_timer_need(pool, conn, pool->now + ((int64_t)ms + 1) * 1000);
+}
+
+static void frisbeei_deadline(frisbee_pool *pool, frisbeei_conn *conn, int32_t ms) {
+    conn->deadline = ms < 0 ? FRISBEEI_NO_TIME : pool->now + (int64_t)ms * 1000;
+    if (ms >= 0) frisbeei_timer_need(pool, conn, conn->deadline);
+}
+
+// >>queue: output in chunks, in order. Frames are contiguous in a chunk (or header and borrowed payload side by side), memory is taken
+// before a function answers OK, and what the transport has taken is counted in conn->written, so that a call knows whether it left.
+
+static size_t frisbeei_chunk_size(const frisbeei_chunk *chunk) {
+    return (size_t)(chunk->header_size - chunk->header_at) + (chunk->end - chunk->start);
+}
+
+static size_t frisbeei_chunk_bytes(const frisbeei_chunk *chunk) { return sizeof *chunk + (chunk->borrowed ? 0 : chunk->room); }
+
+static frisbeei_chunk *frisbeei_chunk_new(frisbee_pool *pool, size_t room) {
+    frisbeei_chunk *chunk;
+    if (room == pool->chunk_bytes && pool->spare_chunks) {
+        chunk = pool->spare_chunks;
+        pool->spare_chunks = chunk->next;
+        pool->spare_chunk_count--;
+    } else chunk = (frisbeei_chunk *)frisbeei_allocate(pool, sizeof *chunk + room);
+    if (!chunk) return NULL;
+    memset(chunk, 0, sizeof *chunk);
+    chunk->data = (uint8_t *)(chunk + 1);
+    chunk->room = room;
+    if (room == pool->chunk_bytes) pool->large_chunks++;
+    return chunk;
+}
+
+static void frisbeei_chunk_free(frisbee_pool *pool, frisbeei_chunk *chunk) {
+    if (!chunk->borrowed && chunk->room == pool->chunk_bytes) {
+        pool->large_chunks--;
+        if (pool->spare_chunk_count < FRISBEEI_SPARE_CHUNKS && !pool->fixed) {
+            chunk->next = pool->spare_chunks;
+            pool->spare_chunks = chunk;
+            pool->spare_chunk_count++;
+            return;
+        }
+    }
+    frisbeei_give_back(pool, chunk, frisbeei_chunk_bytes(chunk));
+}
+
+static void frisbeei_chunk_append(frisbeei_conn *conn, frisbeei_chunk *chunk) {
+    chunk->next = NULL;
+    if (conn->out_tail) conn->out_tail->next = chunk;
+    else conn->out_head = chunk;
+    conn->out_tail = chunk;
+}
+
+// A finished piece: freed, or, if somebody waits for its release, kept until callbacks may run.
+static void frisbeei_chunk_done(frisbee_pool *pool, frisbeei_chunk *chunk) {
+    if (chunk->release) {
+        frisbeei_chunk **at = &pool->released;
+        while (*at) at = &(*at)->next;
+        chunk->next = NULL;
+        *at = chunk;
+    } else frisbeei_chunk_free(pool, chunk);
+}
+
+static void frisbeei_run_releases(frisbee_pool *pool) {
+    while (pool->released) {
+        frisbeei_chunk *chunk = pool->released;
+        const frisbee_release release = chunk->release;
+        void *user = chunk->user;
+        pool->released = chunk->next;
+        frisbeei_chunk_free(pool, chunk);
+        release(user);
+    }
+}
+
+// In a fixed block a connection has one chunk, of its queue's size: what was written is squeezed out.
+static uint8_t *frisbeei_room_fixed(frisbee_pool *pool, frisbeei_conn *conn, size_t size) {
+    frisbeei_chunk *chunk = conn->out_tail;
+    if (chunk) {
+        if (chunk->borrowed) return NULL;
+        memmove(chunk->data, chunk->data + chunk->start, chunk->end - chunk->start);
+        chunk->replies_end -= frisbeei_least(chunk->replies_end, chunk->start);
+        chunk->end -= chunk->start;
+        chunk->start = 0;
+        if (chunk->room - chunk->end < size) return NULL;
+    } else {
+        chunk = frisbeei_chunk_new(pool, pool->desc.queue_limit + FRISBEEI_CONTROL_ROOM);
+        if (!chunk || chunk->room < size) return NULL;
+        frisbeei_chunk_append(conn, chunk);
+    }
+    return chunk->data + chunk->end;
+}
+
+static FRISBEEI_COLD uint8_t *frisbeei_room_slow(frisbee_pool *pool, frisbeei_conn *conn, size_t size) {
+    frisbeei_chunk *chunk;
+    size_t room = pool->chunk_bytes;
+    if (pool->fixed) return frisbeei_room_fixed(pool, conn, size);
+    if (size > room) room = size;
+    else if (pool->large_chunks >= FRISBEEI_MANY_CHUNKS) // a broadcast to thousands must not take a large chunk for each
+        room = size > 2048 ? size : 2048 - sizeof(frisbeei_chunk);
+    chunk = frisbeei_chunk_new(pool, room);
+    if (!chunk) return NULL;
+    frisbeei_chunk_append(conn, chunk);
+    return chunk->data;
+}
+
+// Contiguous room at the end of the queue; it becomes part of it with frisbeei_commit.
+static uint8_t *frisbeei_room(frisbee_pool *pool, frisbeei_conn *conn, size_t size) {
+    frisbeei_chunk *chunk = conn->out_tail;
+    if (FRISBEEI_LIKELY(chunk && chunk->room - chunk->end >= size)) return chunk->data + chunk->end;
+    return frisbeei_room_slow(pool, conn, size);
+}
+
+// Bytes of replies that wait; at most a chunk's worth too many while a chunk of mixed packets leaves.
+static size_t frisbeei_replies(const frisbeei_conn *conn) {
+    const frisbeei_chunk *chunk;
+    size_t sum = 0;
+    for (chunk = conn->out_head; chunk; chunk = chunk->next)
+        if (chunk->replies_end > chunk->start) sum += frisbeei_least(chunk->replies, chunk->replies_end - chunk->start);
+    return sum;
+}
+
+static FRISBEEI_COLD void frisbeei_high(frisbee_pool *pool, frisbeei_conn *conn, bool reply) {
+    conn->flags |= FRISBEEI_WANT_WRITABLE;
+    if (!reply || conn->flags & FRISBEEI_REPLIES_FULL || frisbeei_replies(conn) <= conn->profile->desc.high_water) return;
+    conn->flags |= FRISBEEI_REPLIES_FULL;
+    if (pool->current == conn) pool->stop = true;
+    frisbeei_interest(pool, conn);
+}
+
+static void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size_t size, bool reply) {
+    frisbeei_chunk *chunk = conn->out_tail;
+    chunk->end += size;
+    conn->queued += size;
+    if (reply) {
+        chunk->replies += size;
+        chunk->replies_end = chunk->end;
+    }
+    frisbeei_dirty(pool, conn);
+    if (!FRISBEEI_LIKELY(conn->queued <= conn->profile->desc.high_water)) frisbeei_high(pool, conn, reply);
+}
+
+static frisbee_result frisbeei_full(frisbeei_conn *conn) {
+    conn->flags |= FRISBEEI_WANT_WRITABLE;
+    return FRISBEE_AGAIN;
+}
+
+// A small packet of Frisbee's or ours, above the user's limit.
+static bool frisbeei_queue_control(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
+    uint8_t *at = frisbeei_room(pool, conn, conn->header);
+    if (!at) return false;
+    frisbeei_put_header(at, conn->header, operation, 0, 0);
+    frisbeei_commit(pool, conn, conn->header, false);
+    return true;
+}
+
+// When an unknown wire turns out to be v0: frames were queued as v1, and v0 is the same from their third byte.
+static void frisbeei_queue_to_v0(frisbeei_conn *conn) {
+    frisbeei_chunk *chunk;
+    uint64_t old_at = conn->written, new_at = conn->written;
+    uint32_t i;
+    for (chunk = conn->out_head; chunk; chunk = chunk->next) {
+        size_t from = chunk->start, to = chunk->start;
+        if (chunk->header_size) {
+            frisbeei_call *call = conn->calls ? &conn->calls->slots[frisbeei_get16(chunk->header + 2) & conn->calls->mask] : NULL;
+            if (call && call->state != FRISBEEI_CALL_FREE && call->offset == old_at) call->offset = new_at | (uint64_t)1 << 63;
+            chunk->header_at = 2;
+            conn->queued -= 2;
+            old_at += 10;
+            new_at += 8;
+        }
+        if (chunk->borrowed) {
+            old_at += chunk->end - chunk->start;
+            new_at += chunk->end - chunk->start;
+            continue;
+        }
+        while (from < chunk->end) {
+            const size_t frame = 10 + (size_t)frisbeei_get32(chunk->data + from + 6);
+            frisbeei_call *call = conn->calls ? &conn->calls->slots[frisbeei_get16(chunk->data + from + 2) & conn->calls->mask] : NULL;
+            // marked, so that a later frame whose old place is this one's new place is not mistaken for it
+            if (call && call->state != FRISBEEI_CALL_FREE && call->offset == old_at) call->offset = new_at | (uint64_t)1 << 63;
+            memmove(chunk->data + to, chunk->data + from + 2, frame - 2);
+            from += frame;
+            to += frame - 2;
+            old_at += frame;
+            new_at += frame - 2;
+            conn->queued -= 2;
+        }
+        chunk->end = to;
+        if (chunk->replies) chunk->replies_end = to;
+    }
+    for (i = 0; conn->calls && i <= conn->calls->mask; i++) conn->calls->slots[i].offset &= ~((uint64_t)1 << 63);
+}
+
+// Takes `done` written bytes off the queue.
+static void frisbeei_consume(frisbee_pool *pool, frisbeei_conn *conn, size_t done) {
+    conn->written += done;
+    conn->queued -= done;
+    while (conn->out_head) {
+        frisbeei_chunk *chunk = conn->out_head;
+        size_t part = frisbeei_least(done, (size_t)(chunk->header_size - chunk->header_at));
+        chunk->header_at = (uint8_t)(chunk->header_at + part);
+        done -= part;
+        part = frisbeei_least(done, chunk->end - chunk->start);
+        chunk->start += part;
+        done -= part;
+        if (frisbeei_chunk_size(chunk) > 0) return;
+        conn->out_head = chunk->next;
+        if (!conn->out_head) conn->out_tail = NULL;
+        frisbeei_chunk_done(pool, chunk);
+    }
+}
+
+static void frisbeei_queue_drop(frisbee_pool *pool, frisbeei_conn *conn) {
+    while (conn->out_head) {
+        frisbeei_chunk *chunk = conn->out_head;
+        conn->out_head = chunk->next;
+        frisbeei_chunk_done(pool, chunk);
+    }
+    conn->out_tail = NULL;
+    conn->queued = 0;
+}
+
+// What a slow peer leaves behind in a large chunk moves to one of its size, if there is memory for it.
+static void frisbeei_queue_trim(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_chunk *old = conn->out_head, *chunk;
+    size_t size;
+    if (!old || old->next || old->borrowed || old->room != pool->chunk_bytes || pool->fixed) return;
+    size = old->end - old->start;
+    if (size > old->room / 4) return;
+    chunk = frisbeei_chunk_new(pool, frisbeei_rounded(size + 256));
+    if (!chunk) return;
+    memcpy(chunk->data, old->data + old->start, size);
+    chunk->end = size;
+    chunk->replies = frisbeei_least(old->replies, size);
+    chunk->replies_end = old->replies_end > old->start ? old->replies_end - old->start : 0;
+    conn->out_head = conn->out_tail = chunk;
+    frisbeei_chunk_free(pool, old);
+}
+
+// >>transport: the socket itself, or what the user brought
+
+#if FRISBEEI_SOCKETS
+static frisbee_result frisbeei_system(frisbee_pool *pool, int error) {
+    pool->system_error = error;
+    return FRISBEE_SYSTEM;
+}
+
+static bool frisbeei_again(int error) {
+#if EAGAIN != EWOULDBLOCK
+    if (error == EWOULDBLOCK) return true;
+#endif
+    return error == EAGAIN || error == EINTR;
+}
+
+static frisbee_result frisbeei_socket_read(int fd, void *first, size_t first_room, void *second, size_t second_room, size_t *done) {
+    ssize_t got;
+    if (first_room == 0) got = FRISBEE_SYS_RECV(fd, second, second_room, 0);
+    else {
+        struct iovec parts[2];
+        struct msghdr message;
+        memset(&message, 0, sizeof message);
+        parts[0].iov_base = first;
+        parts[0].iov_len = first_room;
+        parts[1].iov_base = second;
+        parts[1].iov_len = second_room;
+        message.msg_iov = parts;
+        message.msg_iovlen = 2;
+        got = FRISBEE_SYS_RECVMSG(fd, &message, 0);
+    }
+    *done = got > 0 ? (size_t)got : 0;
+    if (got > 0) return FRISBEE_OK;
+    if (got == 0) return FRISBEE_CLOSED;
+    return frisbeei_again(errno) ? FRISBEE_AGAIN : FRISBEE_SYSTEM;
+}
+
+static frisbee_result frisbeei_socket_write(int fd, const frisbee_span *spans, size_t count, size_t *done) {
+    struct iovec parts[FRISBEEI_SPANS];
+    struct msghdr message;
+    ssize_t got;
+    size_t i;
+    *done = 0;
+    if (count == 0) return FRISBEE_OK;
+    if (count > FRISBEEI_SPANS) count = FRISBEEI_SPANS;
+    for (i = 0; i < count; i++) {
+        parts[i].iov_base = (void *)(uintptr_t)spans[i].data;
+        parts[i].iov_len = spans[i].length;
+    }
+    memset(&message, 0, sizeof message);
+    message.msg_iov = parts;
+    message.msg_iovlen = (unsigned)count;
+    got = FRISBEE_SYS_SENDMSG(fd, &message, FRISBEEI_NO_SIGNAL);
+    if (got >= 0) {
+        *done = (size_t)got;
+        return FRISBEE_OK;
+    }
+    return frisbeei_again(errno) ? FRISBEE_AGAIN : FRISBEE_SYSTEM;
+}
+
+// The socket as a transport, for those who wrap it or are handed it. The context is the descriptor.
+static int frisbeei_context_fd(void *context) { return (int)(intptr_t)context; }
+
+static frisbee_result frisbeei_plain_read(void *context, void *into, size_t room, size_t *done) {
+    return frisbeei_socket_read(frisbeei_context_fd(context), NULL, 0, into, room, done);
+}
+static frisbee_result frisbeei_plain_write(void *context, const frisbee_span *spans, size_t count, size_t *done) {
+    return frisbeei_socket_write(frisbeei_context_fd(context), spans, count, done);
+}
+static frisbee_result frisbeei_plain_finish(void *context) {
+    (void)FRISBEE_SYS_SHUTDOWN(frisbeei_context_fd(context), SHUT_WR);
+    return FRISBEE_OK;
+}
+static void frisbeei_plain_close(void *context) { (void)FRISBEE_SYS_CLOSE(frisbeei_context_fd(context)); }
+static frisbee_socket frisbeei_plain_socket(void *context) { return (frisbee_socket)(intptr_t)context; }
+
+static frisbee_transport frisbeei_plain(int fd) {
+    frisbee_transport io;
+    memset(&io, 0, sizeof io);
+    io.context = (void *)(intptr_t)fd;
+    io.read = frisbeei_plain_read;
+    io.write = frisbeei_plain_write;
+    io.finish = frisbeei_plain_finish;
+    io.close = frisbeei_plain_close;
+    io.socket = frisbeei_plain_socket;
+    return io;
+}
+#endif
+
+static int frisbeei_last_error(frisbee_result result) {
+#if FRISBEEI_SOCKETS
+    if (result == FRISBEE_SYSTEM) return errno;
+#endif
+    (void)result;
+    return 0;
+}
+
+static frisbee_result frisbeei_io_write(frisbeei_conn *conn, const frisbee_span *spans, size_t count, size_t *done) {
+    *done = 0;
+    if (conn->io) return conn->io->write(conn->io->context, spans, count, done);
+#if FRISBEEI_SOCKETS
+    return frisbeei_socket_write(conn->watch.fd, spans, count, done);
+#else
+    return FRISBEE_UNSUPPORTED;
+#endif
+}
+
+static frisbee_result frisbeei_io_read(frisbeei_conn *conn, void *first, size_t first_room, void *second, size_t second_room, size_t *done) {
+    *done = 0;
+    if (conn->io) {
+        if (!conn->io->read) return FRISBEE_AGAIN;
+        return first_room ? conn->io->read(conn->io->context, first, first_room, done) : conn->io->read(conn->io->context, second, second_room, done);
+    }
+#if FRISBEEI_SOCKETS
+    return frisbeei_socket_read(conn->watch.fd, first, first_room, second, second_room, done);
+#else
+    return FRISBEE_UNSUPPORTED;
+#endif
+}
+
+static frisbee_result frisbeei_io_finish(frisbeei_conn *conn) {
+    if (conn->io) return conn->io->finish ? conn->io->finish(conn->io->context) : FRISBEE_OK;
+#if FRISBEEI_SOCKETS
+    (void)FRISBEE_SYS_SHUTDOWN(conn->watch.fd, SHUT_WR); // what it could say, the next read says better
+#endif
+    return FRISBEE_OK;
+}
+
+// >>poller: five functions with the same names for each backend. A token is a connection's handle, or a small number for what else is watched.
+
+enum { FRISBEEI_TOKEN_WAKE = 1, FRISBEEI_TOKEN_LISTENER = 2 }; // the upper half of a token is 0 for these; the lower: this + its place
+
+#if FRISBEE_POLLER == FRISBEE_POLLER_EPOLL
+static frisbee_result frisbeei_poller_open(frisbee_pool *pool) {
+    pool->poller = FRISBEE_SYS_EPOLL_CREATE(EPOLL_CLOEXEC);
+    return pool->poller < 0 ? frisbeei_system(pool, errno) : FRISBEE_OK;
+}
+
+static void frisbeei_poller_close(frisbee_pool *pool) {
+    if (pool->poller >= 0) (void)FRISBEE_SYS_CLOSE(pool->poller);
+}
+
+static frisbee_result frisbeei_poller_set(frisbee_pool *pool, frisbeei_watch *watch, uint64_t token, unsigned interest) {
+    struct epoll_event event;
+    memset(&event, 0, sizeof event);
+    event.events = (interest & FRISBEE_READ ? (uint32_t)EPOLLIN : 0u) | (interest & FRISBEE_WRITE ? (uint32_t)EPOLLOUT : 0u);
+    event.data.u64 = token;
+    if (FRISBEE_SYS_EPOLL_CTL(pool->poller, watch->slot ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, watch->fd, &event) != 0) return frisbeei_system(pool, errno);
+    watch->slot = 1;
+    watch->interest = interest;
+    return FRISBEE_OK;
+}
+
+// Always before the descriptor is closed or handed over: a forked child may hold it, and events would go on.
+static void frisbeei_poller_remove(frisbee_pool *pool, frisbeei_watch *watch) {
+    struct epoll_event event;
+    memset(&event, 0, sizeof event);
+    if (watch->slot && !pool->abandoned) (void)FRISBEE_SYS_EPOLL_CTL(pool->poller, EPOLL_CTL_DEL, watch->fd, &event);
+    watch->slot = 0;
+    watch->interest = 0;
+}
+
+static frisbee_result frisbeei_poller_wait(frisbee_pool *pool, int timeout_ms) {
+    pool->event_count = FRISBEE_SYS_EPOLL_WAIT(pool->poller, pool->events, FRISBEE_EVENTS, timeout_ms);
+    if (pool->event_count >= 0) return FRISBEE_OK;
+    pool->event_count = 0;
+    return errno == EINTR ? FRISBEE_OK : frisbeei_system(pool, errno);
+}
+
+static frisbeei_event frisbeei_poller_event(const frisbee_pool *pool, int at) {
+    const uint32_t events = pool->events[at].events;
+    frisbeei_event event;
+    event.token = pool->events[at].data.u64;
+    event.ready = (events & EPOLLIN ? (unsigned)FRISBEE_READ : 0u) | (events & EPOLLOUT ? (unsigned)FRISBEE_WRITE : 0u) |
+                  (events & (EPOLLERR | EPOLLHUP) ? (unsigned)FRISBEEI_HANGUP : 0u);
+    return event;
+}
+#elif FRISBEE_POLLER == FRISBEE_POLLER_POLL
+static frisbee_result frisbeei_poller_open(frisbee_pool *pool) {
+    (void)pool;
+    return FRISBEE_OK;
+}
+
+static void frisbeei_poller_close(frisbee_pool *pool) {
+    frisbeei_give_back(pool, pool->fds, pool->fd_room * sizeof *pool->fds);
+    frisbeei_give_back(pool, pool->tokens, pool->fd_room * sizeof *pool->tokens);
+}
+
+static bool frisbeei_poller_grow(frisbee_pool *pool) {
+    const uint32_t fixed = pool->desc.max_conns * 2 + 3; // connections, as many listeners (at least two), the wake-up
+    uint32_t room = pool->fd_room;
+    if (pool->fd_count < pool->fd_room) return true;
+    if (!frisbeei_array_grow(pool, (void **)&pool->tokens, &room, pool->fd_count, sizeof *pool->tokens, fixed)) return false;
+    if (frisbeei_array_grow(pool, (void **)&pool->fds, &pool->fd_room, pool->fd_count, sizeof *pool->fds, fixed)) return true;
+    if (pool->fd_room == 0) {
+        frisbeei_give_back(pool, pool->tokens, room * sizeof *pool->tokens);
+        pool->tokens = NULL;
+    } else { // shrinking back; if even that fails the larger array serves as well, but its size must be remembered
+        void *moved = frisbeei_resize(pool, pool->tokens, room * sizeof *pool->tokens, pool->fd_room * sizeof *pool->tokens);
+        if (moved) pool->tokens = (uint64_t *)moved;
+        else pool->memory -= (room - pool->fd_room) * sizeof *pool->tokens;
+    }
+    return false;
+}
+
+static frisbee_result frisbeei_poller_set(frisbee_pool *pool, frisbeei_watch *watch, uint64_t token, unsigned interest) {
+    struct pollfd *fd;
+    if (!watch->slot) {
+        if (!frisbeei_poller_grow(pool)) return FRISBEE_NO_MEMORY;
+        watch->slot = ++pool->fd_count;
+        pool->tokens[watch->slot - 1] = token;
+    }
+    fd = &pool->fds[watch->slot - 1];
+    fd->fd = watch->fd;
+    fd->events = (short)((interest & FRISBEE_READ ? POLLIN : 0) | (interest & FRISBEE_WRITE ? POLLOUT : 0));
+    fd->revents = 0;
+    watch->interest = interest;
+    return FRISBEE_OK;
+}
+
+static frisbeei_watch *frisbeei_watch_of(frisbee_pool *pool, uint64_t token);
+
+static void frisbeei_poller_remove(frisbee_pool *pool, frisbeei_watch *watch) {
+    uint32_t last = pool->fd_count;
+    if (!watch->slot) return;
+    if (watch->slot != last) { // the last one takes its place
+        frisbeei_watch *moved = frisbeei_watch_of(pool, pool->tokens[last - 1]);
+        pool->fds[watch->slot - 1] = pool->fds[last - 1];
+        pool->tokens[watch->slot - 1] = pool->tokens[last - 1];
+        if (moved) moved->slot = watch->slot;
+    }
+    pool->fd_count--;
+    watch->slot = 0;
+    watch->interest = 0;
+}
+
+// Events are copied out, FRISBEE_EVENTS at most, since callbacks move the array; the next turn goes on behind the last.
+static frisbee_result frisbeei_poller_wait(frisbee_pool *pool, int timeout_ms) {
+    uint32_t i;
+    int ready = FRISBEE_SYS_POLL(pool->fds, (nfds_t)pool->fd_count, timeout_ms);
+    pool->event_count = 0;
+    if (ready < 0) return errno == EINTR ? FRISBEE_OK : frisbeei_system(pool, errno);
+    for (i = 0; i < pool->fd_count && ready > 0 && pool->event_count < FRISBEE_EVENTS; i++) {
+        const uint32_t at = (pool->fd_next + i) % pool->fd_count;
+        const int events = pool->fds[at].revents;
+        frisbeei_event *event = &pool->events[pool->event_count];
+        if (!events) continue;
+        ready--;
+        event->token = pool->tokens[at];
+        event->ready = (events & POLLIN ? (unsigned)FRISBEE_READ : 0u) | (events & POLLOUT ? (unsigned)FRISBEE_WRITE : 0u) |
+                       (events & (POLLERR | POLLHUP | POLLNVAL) ? (unsigned)FRISBEEI_HANGUP : 0u);
+        pool->event_count++;
+    }
+    pool->fd_next = pool->fd_count ? (pool->fd_next + i) % pool->fd_count : 0;
+    return FRISBEE_OK;
+}
+
+static frisbeei_event frisbeei_poller_event(const frisbee_pool *pool, int at) { return pool->events[at]; }
+
+static frisbeei_watch *frisbeei_watch_of(frisbee_pool *pool, uint64_t token) {
+    frisbeei_conn *conn;
+    if (token == FRISBEEI_TOKEN_WAKE) return &pool->wake;
+    if (token >> 32 == 0) return &pool->listeners[token - FRISBEEI_TOKEN_LISTENER]->watch;
+    conn = frisbeei_find(pool, token);
+    return conn ? &conn->watch : NULL;
+}
+#else
+static frisbee_result frisbeei_poller_set(frisbee_pool *pool, frisbeei_watch *watch, uint64_t token, unsigned interest) {
+    (void)pool, (void)watch, (void)token, (void)interest;
+    return FRISBEE_UNSUPPORTED;
+}
+static void frisbeei_poller_remove(frisbee_pool *pool, frisbeei_watch *watch) { (void)pool, (void)watch; }
+#endif
+
+// >>connection: what it may do now
+
+static bool frisbeei_is_packets(const frisbeei_conn *conn) { return !conn->extra || !conn->extra->protocol; }
+
+static frisbeei_hand frisbeei_handing(const frisbeei_conn *conn) {
+    return conn->extra ? (frisbeei_hand)conn->extra->hand : FRISBEEI_HAND_NONE;
+}
+
+static bool frisbeei_may_read(const frisbeei_conn *conn) {
+    if (conn->flags & (FRISBEEI_PAUSED | FRISBEEI_ENDED | FRISBEEI_REPLIES_FULL)) return conn->state == FRISBEEI_LINGERING && !(conn->flags & FRISBEEI_ENDED);
+    if (conn->state == FRISBEEI_OPEN) {
+        if (conn->flags & FRISBEEI_FENCED) return false;
+        if (frisbeei_handing(conn) == FRISBEEI_HAND_NONE || !conn->extra->raw) return true;
+        return conn->extra->how == FRISBEE_HIJACK_STOCK && conn->in_size < conn->header; // until the first raw byte
+    }
+    return conn->state == FRISBEEI_SNIFFING || conn->state == FRISBEEI_LINGERING;
+}
+
+static bool frisbeei_will_retry(const frisbee_pool *pool, const frisbeei_conn *conn) {
+    return conn->extra && conn->extra->host && conn->profile->desc.retry_min_ms >= 0 && !(conn->flags & FRISBEEI_NO_RETRY) && !pool->ending && !pool->shut;
+}
+
+// Tells the poller what the connection waits for.
+static void frisbeei_interest(frisbee_pool *pool, frisbeei_conn *conn) {
+    unsigned want = 0;
+    frisbee_result result;
+    if (conn->watch.fd < 0 || conn->flags & FRISBEEI_UNWATCHED) return;
+    switch ((frisbeei_state)conn->state) {
+    case FRISBEEI_CONNECTING: want = FRISBEE_WRITE; break;
+    case FRISBEEI_OPENING: want = conn->io && conn->io->wants ? conn->io->wants(conn->io->context, 0) : (unsigned)FRISBEE_READ; break;
+    case FRISBEEI_SNIFFING:
+    case FRISBEEI_OPEN:
+    case FRISBEEI_DRAINING:
+    case FRISBEEI_LINGERING:
+        if (frisbeei_may_read(conn)) want |= conn->io && conn->io->wants ? conn->io->wants(conn->io->context, FRISBEE_READ) : (unsigned)FRISBEE_READ;
+        if (conn->flags & FRISBEEI_BLOCKED) want |= conn->io && conn->io->wants ? conn->io->wants(conn->io->context, FRISBEE_WRITE) : (unsigned)FRISBEE_WRITE;
+        if (conn->flags & FRISBEEI_TRANSPORT_BUSY) want |= conn->io && conn->io->wants ? conn->io->wants(conn->io->context, 0) : (unsigned)FRISBEE_WRITE;
+        break;
+    case FRISBEEI_FREE:
+    case FRISBEEI_WAITING:
+    case FRISBEEI_RESOLVING:
+    case FRISBEEI_CLOSED: return;
+    }
+    if (conn->watch.slot && want == conn->watch.interest) return;
+    result = frisbeei_poller_set(pool, &conn->watch, conn->id, want);
+    if (result != FRISBEE_OK) frisbeei_fail(pool, conn, result, pool->system_error);
+}
+
+// Ends the session: nothing is called for it any more but what closing calls. on_close comes from the work list.
+static void frisbeei_fail(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason, int system_error) {
+    if (conn->state == FRISBEEI_CLOSED || conn->state == FRISBEEI_FREE) return;
+    conn->state = FRISBEEI_CLOSED;
+    conn->reason = (int8_t)reason;
+    conn->system_error = reason == FRISBEE_SYSTEM ? system_error : 0;
+    if (pool->current == conn) pool->stop = true;
+    frisbeei_work(pool, conn, FRISBEEI_WORK_CLOSE);
+}
+
+static frisbee_result frisbeei_extra_need(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (conn->extra) return FRISBEE_OK;
+    conn->extra = (frisbeei_extra *)frisbeei_allocate(pool, sizeof *conn->extra);
+    if (!conn->extra) return FRISBEE_NO_MEMORY;
+    memset(conn->extra, 0, sizeof *conn->extra);
+    return FRISBEE_OK;
+}
+
+// >>flush: one system call per connection and turn
+
+// May bytes leave? Not before the wire is known; in a stock hijack, nothing new is queued, but what was still goes.
+static bool frisbeei_may_write(const frisbeei_conn *conn) {
+    return (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_DRAINING) && !(conn->flags & FRISBEEI_BLOCKED);
+}
+
+static size_t frisbeei_gather(const frisbeei_conn *conn, frisbee_span *spans, size_t *bytes) {
+    const frisbeei_chunk *chunk;
+    size_t count = 0;
+    *bytes = 0;
+    for (chunk = conn->out_head; chunk && count + 2 <= FRISBEEI_SPANS; chunk = chunk->next) {
+        if (chunk->header_size > chunk->header_at) {
+            spans[count].data = chunk->header + chunk->header_at;
+            spans[count].length = (size_t)(chunk->header_size - chunk->header_at);
+            *bytes += spans[count++].length;
+        }
+        if (chunk->end > chunk->start) {
+            spans[count].data = chunk->data + chunk->start;
+            spans[count].length = chunk->end - chunk->start;
+            *bytes += spans[count++].length;
+        }
+    }
+    return count;
+}
+
+static void frisbeei_blocked(frisbee_pool *pool, frisbeei_conn *conn, uint32_t flag) {
+    if (!(conn->flags & FRISBEEI_STALLED)) {
+        conn->write_since = pool->tick;
+        frisbeei_timer_in(pool, conn, conn->profile->desc.write_ms);
+    }
+    conn->flags |= flag | FRISBEEI_STALLED;
+    frisbeei_interest(pool, conn);
+}
+
+// Writes until the queue is empty or the transport takes no more.
+static void frisbeei_write_out(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbee_span spans[FRISBEEI_SPANS];
+    while (conn->queued > 0) {
+        size_t bytes, done, count = frisbeei_gather(conn, spans, &bytes);
+        frisbee_result result = frisbeei_io_write(conn, spans, count, &done);
+        if (result == FRISBEE_OK && done > 0 && done <= bytes) {
+            frisbeei_consume(pool, conn, done);
+            conn->write_since = pool->tick;
+            if (done == bytes || conn->io) continue;
+            result = FRISBEE_AGAIN; // a socket that takes less than offered is full
+        }
+        if (result == FRISBEE_OK || result == FRISBEE_AGAIN) frisbeei_blocked(pool, conn, FRISBEEI_BLOCKED);
+        else frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+        return;
+    }
+    frisbeei_consume(pool, conn, 0); // frees a chunk that was reserved and not used
+    if (conn->io && conn->io->write) {
+        size_t done;
+        const frisbee_result result = conn->io->write(conn->io->context, NULL, 0, &done);
+        if (result == FRISBEE_AGAIN) frisbeei_blocked(pool, conn, FRISBEEI_TRANSPORT_BUSY);
+        else if (result != FRISBEE_OK) frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+        else conn->flags &= ~(uint32_t)FRISBEEI_TRANSPORT_BUSY;
+    }
+}
+
+static void frisbeei_linger(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (conn->flags & FRISBEEI_ENDED || (conn->io && (!conn->io->finish || !conn->io->read))) {
+        frisbeei_fail(pool, conn, (frisbee_result)conn->reason, 0);
+        return;
+    }
+    conn->state = FRISBEEI_LINGERING;
+    frisbeei_deadline(pool, conn, FRISBEEI_LINGER_MS);
+    frisbeei_interest(pool, conn);
+    if (conn->io) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+}
+
+// The queue is empty: what waited for that?
+static void frisbeei_flushed(frisbee_pool *pool, frisbeei_conn *conn) {
+    conn->flags &= ~(uint32_t)(FRISBEEI_PING_QUEUED | FRISBEEI_PONG_QUEUED);
+    if (conn->flags & FRISBEEI_TRANSPORT_BUSY) return;
+    conn->flags &= ~(uint32_t)FRISBEEI_STALLED;
+    if (conn->flags & FRISBEEI_FINISH && !(conn->flags & FRISBEEI_FINISHED)) {
+        const frisbee_result result = frisbeei_io_finish(conn);
+        if (result == FRISBEE_AGAIN) {
+            frisbeei_blocked(pool, conn, FRISBEEI_TRANSPORT_BUSY);
+            return;
+        }
+        if (result != FRISBEE_OK) {
+            frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+            return;
+        }
+        conn->flags |= FRISBEEI_FINISHED;
+    }
+    if (conn->state == FRISBEEI_DRAINING) frisbeei_linger(pool, conn);
+    else if (frisbeei_handing(conn)) frisbeei_work(pool, conn, FRISBEEI_WORK_HAND);
+}
+
+static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    if (!frisbeei_may_write(conn)) return;
+    frisbeei_write_out(pool, conn);
+    if (conn->state == FRISBEEI_CLOSED) return;
+    if (conn->queued == 0) frisbeei_flushed(pool, conn);
+    else frisbeei_queue_trim(pool, conn);
+    if (conn->flags & FRISBEEI_WANT_WRITABLE && conn->queued <= desc->low_water) {
+        conn->flags &= ~(uint32_t)FRISBEEI_WANT_WRITABLE;
+        if (desc->events && desc->events->on_writable) frisbeei_work(pool, conn, FRISBEEI_WORK_WRITABLE);
+    }
+    if (conn->flags & FRISBEEI_REPLIES_FULL && frisbeei_replies(conn) <= desc->low_water) {
+        conn->flags &= ~(uint32_t)FRISBEEI_REPLIES_FULL;
+        conn->heard = pool->tick;
+        frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+        frisbeei_interest(pool, conn);
+    }
+    if (conn->watch.interest & FRISBEE_WRITE && !(conn->flags & (FRISBEEI_BLOCKED | FRISBEEI_TRANSPORT_BUSY))) frisbeei_interest(pool, conn);
+}
+
+static void frisbeei_flush_all(frisbee_pool *pool) {
+    uint32_t last = pool->dirty_tail, index = 0;
+    while (pool->dirty_head && index != last) {
+        frisbeei_conn *conn;
+        index = pool->dirty_head;
+        conn = frisbeei_at(pool, index);
+        pool->dirty_head = conn->next_dirty;
+        if (!pool->dirty_head) pool->dirty_tail = 0;
+        conn->flags &= ~(uint32_t)FRISBEEI_IS_DIRTY;
+        frisbeei_flush_conn(pool, conn);
+    }
+}
+
+// >>sending: the checks that all of it shares, then copying or borrowing
+
+static frisbee_result frisbeei_may_send(const frisbee_pool *pool, const frisbeei_conn *conn) {
+    switch ((frisbeei_state)conn->state) {
+    case FRISBEEI_OPEN:
+        if (frisbeei_handing(conn)) return FRISBEE_HIJACKED;
+        return conn->flags & FRISBEEI_FINISH ? FRISBEE_CLOSED : FRISBEE_OK;
+    case FRISBEEI_WAITING:
+    case FRISBEEI_RESOLVING:
+    case FRISBEEI_CONNECTING:
+    case FRISBEEI_OPENING:
+    case FRISBEEI_SNIFFING:
+        if (conn->flags & FRISBEEI_EVER_OPENED) return FRISBEE_NOT_SENT;
+        return conn->flags & FRISBEEI_FINISH ? FRISBEE_CLOSED : FRISBEE_OK;
+    case FRISBEEI_CLOSED: return frisbeei_will_retry(pool, conn) ? FRISBEE_NOT_SENT : FRISBEE_CLOSED;
+    case FRISBEEI_FREE:
+    case FRISBEEI_DRAINING:
+    case FRISBEEI_LINGERING: break;
+    }
+    return FRISBEE_CLOSED;
+}
+
+static frisbee_result frisbeei_may_send_packet(const frisbee_pool *pool, const frisbeei_conn *conn, uint32_t operation, size_t length) {
+    if (!FRISBEEI_LIKELY(conn->state == FRISBEEI_OPEN && !conn->extra && !(conn->flags & FRISBEEI_FINISH))) {
+        const frisbee_result result = frisbeei_may_send(pool, conn);
+        if (result != FRISBEE_OK) return result;
+        if (!frisbeei_is_packets(conn)) return FRISBEE_INVALID;
+    }
+    if (operation < FRISBEEI_FIRST_OPERATION || operation > FRISBEEI_LAST_OPERATION) return FRISBEE_INVALID;
+    return length > conn->profile->desc.max_packet || length + conn->header > conn->profile->desc.queue_limit ? FRISBEE_TOO_LARGE : FRISBEE_OK;
+}
+
+// A large copied payload is first offered to the socket from where it is; only what the socket leaves is copied, into room that was taken before.
+static FRISBEEI_COLD frisbee_result frisbeei_queue_large(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation, uint32_t id, const void *data,
+                                                         size_t length, bool reply) {
+    frisbeei_chunk *own = frisbeei_chunk_new(pool, conn->header + length);
+    frisbee_span spans[FRISBEEI_SPANS + 2];
+    size_t count, done = 0, before;
+    frisbee_result result = FRISBEE_OK;
+    bool offered;
+    if (!own) return FRISBEE_NO_MEMORY;
+    frisbeei_put_header(own->data, conn->header, operation, id, (uint32_t)length);
+    count = frisbeei_gather(conn, spans, &before);
+    offered = count + 2 <= FRISBEEI_SPANS && before == conn->queued; // all that is queued goes before it
+    if (offered) {
+        spans[count].data = own->data;
+        spans[count++].length = conn->header;
+        spans[count].data = data;
+        spans[count++].length = length;
+        result = frisbeei_io_write(conn, spans, count, &done);
+    }
+    if (result != FRISBEE_OK && result != FRISBEE_AGAIN) { // the packet is accepted, and lost with its connection
+        frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+        done = 0;
+    }
+    before = frisbeei_least(done, conn->queued);
+    frisbeei_consume(pool, conn, before);
+    done -= before;
+    conn->written += done;
+    if (done == conn->header + length) {
+        frisbeei_chunk_free(pool, own);
+        frisbeei_dirty(pool, conn); // there may be somebody to tell that the queue is empty
+        return FRISBEE_OK;
+    }
+    before = done < conn->header ? 0 : done - conn->header;
+    memcpy(own->data + conn->header + before, (const uint8_t *)data + before, length - before);
+    own->start = own->end = done;
+    frisbeei_chunk_append(conn, own);
+    frisbeei_commit(pool, conn, conn->header + length - done, reply);
+    if (offered && conn->state == FRISBEEI_OPEN) frisbeei_blocked(pool, conn, FRISBEEI_BLOCKED);
+    return FRISBEE_OK;
+}
+
+static frisbee_result frisbeei_queue_copy(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation, uint32_t id, const void *data, size_t length,
+                                          bool reply) {
+    const size_t size = conn->header + length;
+    frisbee_result result = FRISBEE_OK;
+    uint8_t *at;
+    if (conn->queued + size > conn->profile->desc.queue_limit) return frisbeei_full(conn);
+    at = conn->out_tail && conn->out_tail->room - conn->out_tail->end >= size ? conn->out_tail->data + conn->out_tail->end : NULL;
+    if (length >= FRISBEEI_LARGE && !conn->io && !pool->fixed && conn->state == FRISBEEI_OPEN && !(conn->flags & FRISBEEI_BLOCKED) &&
+        !(at && at + conn->header == (const uint8_t *)data)) {
+        result = frisbeei_queue_large(pool, conn, operation, id, data, length, reply);
+    } else {
+        if (!at) at = frisbeei_room_slow(pool, conn, size);
+        if (!at) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+        if (length && at + conn->header != (const uint8_t *)data) memmove(at + conn->header, data, length);
+        frisbeei_put_header(at, conn->header, operation, id, (uint32_t)length);
+        frisbeei_commit(pool, conn, size, reply);
+    }
+    if (result == FRISBEE_OK) {
+        conn->packets_out++;
+        conn->used = pool->tick;
+    }
+    return result;
+}
+
+static frisbeei_chunk *frisbeei_borrow(frisbee_pool *pool, frisbee_span span) {
+    frisbeei_chunk *chunk = (frisbeei_chunk *)frisbeei_allocate(pool, sizeof *chunk);
+    if (!chunk) return NULL;
+    memset(chunk, 0, sizeof *chunk);
+    chunk->borrowed = true;
+    chunk->data = (uint8_t *)(uintptr_t)span.data;
+    chunk->end = chunk->room = span.length; // no room: nothing is ever appended to it
+    return chunk;
+}
+
+static uint32_t frisbeei_borrowed(const frisbeei_conn *conn) {
+    const frisbeei_chunk *chunk;
+    uint32_t count = 0;
+    for (chunk = conn->out_head; chunk; chunk = chunk->next) count += chunk->borrowed;
+    return count;
+}
+
+static bool frisbeei_spans_total(const frisbee_span *spans, size_t count, size_t *total) {
+    size_t i;
+    *total = 0;
+    for (i = 0; i < count; i++) {
+        if (spans[i].length > (size_t)-1 / 2 - *total) return false;
+        *total += spans[i].length;
+    }
+    return true;
+}
+
+// Queues borrowed pieces behind a header (header 0: raw bytes). All pieces are made before the first is appended: all or nothing.
+static frisbee_result frisbeei_queue_borrowed(frisbee_pool *pool, frisbeei_conn *conn, size_t header, uint32_t operation, uint32_t id,
+                                              const frisbee_span *spans, size_t count, size_t length, frisbee_release release, void *user, bool reply) {
+    frisbeei_chunk *first = NULL, *last = NULL;
+    const frisbee_span nothing = {NULL, 0};
+    size_t i;
+    if (conn->queued + header + length > conn->profile->desc.queue_limit) return frisbeei_full(conn);
+    if (pool->fixed && frisbeei_borrowed(conn) + (count ? count : 1) > FRISBEEI_FIXED_BORROWED) return frisbeei_full(conn);
+    for (i = 0; i < count || i == 0; i++) {
+        frisbeei_chunk *chunk = frisbeei_borrow(pool, count ? spans[i] : nothing);
+        if (!chunk) {
+            while (first) {
+                last = first;
+                first = first->next;
+                frisbeei_chunk_free(pool, last);
+            }
+            return FRISBEE_NO_MEMORY;
+        }
+        if (reply) {
+            chunk->replies = chunk->end + (first ? 0 : header);
+            chunk->replies_end = (size_t)-1;
+        }
+        if (last) last->next = chunk;
+        else first = chunk;
+        last = chunk;
+    }
+    last->release = release;
+    last->user = user;
+    if (header) {
+        frisbeei_put_header(first->header, header, operation, id, (uint32_t)length);
+        first->header_size = (uint8_t)header;
+        conn->packets_out++;
+    }
+    if (conn->out_tail) conn->out_tail->next = first;
+    else conn->out_head = first;
+    conn->out_tail = last;
+    conn->queued += header + length;
+    conn->used = pool->tick;
+    frisbeei_dirty(pool, conn);
+    if (conn->queued > conn->profile->desc.high_water) frisbeei_high(pool, conn, reply);
+    return FRISBEE_OK;
+}
+
+static frisbee_result frisbeei_queue_spans(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation, uint32_t id, const frisbee_span *spans,
+                                           size_t count, frisbee_release release, void *user, bool reply) {
+    size_t length;
+    frisbee_result result;
+    if (count && !spans) return FRISBEE_INVALID;
+    if (!frisbeei_spans_total(spans, count, &length)) return FRISBEE_TOO_LARGE;
+    result = frisbeei_may_send_packet(pool, conn, operation, length);
+    if (result != FRISBEE_OK) return result;
+    return frisbeei_queue_borrowed(pool, conn, conn->header, operation, id, spans, count, length, release, user, reply);
+}
+
+// >>calls
+
+static uint32_t frisbeei_call_limit(const frisbee_pool *pool, const frisbeei_conn *conn) { // slots that a table may grow to
+    uint32_t limit = conn->flags & FRISBEEI_ACCEPTED ? 8192u : 65536u, fit = 4;
+    if (!pool->fixed) return limit;
+    while (fit < conn->profile->desc.max_calls && fit < limit) fit *= 2;
+    return fit;
+}
+
+static bool frisbeei_calls_grow(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_calls *old = conn->calls, *calls;
+    const uint32_t limit = frisbeei_call_limit(pool, conn);
+    const uint32_t slots = pool->fixed ? limit : old ? (old->mask + 1) * 2 : 16;
+    const size_t bytes = sizeof *calls + slots * sizeof *calls->slots;
+    uint32_t i;
+    if (slots > limit) return true; // as large as ids go: every id has its slot
+    calls = (frisbeei_calls *)frisbeei_allocate(pool, bytes);
+    if (!calls) return old != NULL && old->live + old->lost <= old->mask; // a full table still has free slots
+    memset(calls, 0, bytes);
+    if (old) *calls = *old;
+    else calls->next = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_ID + 1 : 1;
+    calls->bytes = bytes;
+    calls->mask = slots - 1;
+    calls->slots = (frisbeei_call *)(void *)(calls + 1);
+    for (i = 0; old && i <= old->mask; i++)
+        if (old->slots[i].state != FRISBEEI_CALL_FREE) calls->slots[old->slots[i].id & calls->mask] = old->slots[i];
+    if (old) frisbeei_give_back(pool, old, old->bytes);
+    conn->calls = calls;
+    return true;
+}
+
+// A free slot for the next id, oldest first, or NULL. What is left out here is the id: it is *id.
+static frisbeei_call *frisbeei_call_slot(frisbee_pool *pool, frisbeei_conn *conn, uint16_t *id) {
+    frisbeei_calls *calls = conn->calls;
+    const uint32_t first = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_ID + 1u : 1u;
+    const uint32_t last = conn->flags & FRISBEEI_ACCEPTED ? 65535u : (uint32_t)FRISBEEI_LAST_CONNECTOR_ID;
+    uint32_t steps;
+    if (!calls || ((calls->live + calls->lost) * 2 > calls->mask && calls->mask + 1 < frisbeei_call_limit(pool, conn))) {
+        if (!frisbeei_calls_grow(pool, conn)) return NULL;
+        calls = conn->calls;
+    }
+    if (calls->live + calls->lost > calls->mask || calls->live + calls->lost >= last - first + 1) return NULL;
+    for (steps = 0; steps <= last - first; steps++) {
+        frisbeei_call *slot = &calls->slots[calls->next & calls->mask];
+        *id = calls->next;
+        calls->next = (uint16_t)(calls->next == last ? first : calls->next + 1u);
+        if (slot->state == FRISBEEI_CALL_FREE) return slot;
+    }
+    return NULL;
+}
+
+// A handle of a call: connection's index, id, serial.
+static frisbee_call_id frisbeei_call_handle(const frisbeei_conn *conn, const frisbeei_call *call) {
+    frisbee_call_id handle;
+    handle.id = (uint64_t)frisbeei_index(conn) << 40 | (uint64_t)call->id << 24 | call->serial;
+    return handle;
+}
+
+static frisbeei_call *frisbeei_call_find(const frisbee_pool *pool, frisbee_call_id handle, frisbeei_conn **conn) {
+    const uint32_t index = (uint32_t)(handle.id >> 40);
+    const uint16_t id = (uint16_t)(handle.id >> 24);
+    frisbeei_call *call;
+    if (index == 0 || (index - 1) / FRISBEEI_PAGE >= pool->page_count) return NULL;
+    *conn = frisbeei_at(pool, index);
+    if ((*conn)->state == FRISBEEI_FREE || !(*conn)->calls) return NULL;
+    call = &(*conn)->calls->slots[id & (*conn)->calls->mask];
+    if (call->id != id || call->serial != (uint32_t)(handle.id & 0xFFFFFF)) return NULL;
+    return call->state == FRISBEEI_CALL_LIVE ? call : NULL;
+}
+
+// Ends a call with its one on_reply. `keep_id`: its reply may still come.
+static void frisbeei_call_end(frisbee_pool *pool, frisbeei_conn *conn, frisbeei_call *call, const frisbee_outcome *outcome, bool keep_id) {
+    const frisbee_on_reply on_reply = call->on_reply;
+    const frisbee_call_id handle = frisbeei_call_handle(conn, call);
+    void *user = call->user;
+    conn->calls->live--;
+    if (keep_id) {
+        const int32_t lost_ms = conn->profile->desc.lost_ms;
+        conn->calls->lost++;
+        call->state = FRISBEEI_CALL_LOST;
+        call->timed = lost_ms >= 0;
+        if (call->timed) {
+            call->due = pool->tick + (uint32_t)lost_ms;
+            if (!conn->calls->timed || (int32_t)(call->due - conn->calls->due) < 0) conn->calls->due = call->due;
+            conn->calls->timed = true;
+            frisbeei_timer_in(pool, conn, lost_ms);
+        }
+    } else call->state = FRISBEEI_CALL_FREE;
+    if (on_reply) on_reply(pool, handle, outcome, user);
+}
+
+// Turns the still unsent frame at `offset` into one that every peer ignores. False: some of it left, or is being written.
+static bool frisbeei_call_strike(frisbeei_conn *conn, uint64_t offset) {
+    frisbeei_chunk *chunk;
+    uint64_t at = conn->written;
+    if (offset < at || (conn->io && conn->flags & (FRISBEEI_BLOCKED | FRISBEEI_TRANSPORT_BUSY))) return false;
+    for (chunk = conn->out_head; chunk; at += frisbeei_chunk_size(chunk), chunk = chunk->next) {
+        if (offset - at >= frisbeei_chunk_size(chunk)) continue;
+        if (chunk->borrowed) frisbeei_put16(chunk->header + chunk->header_size - 6, FRISBEEI_NOTHING);
+        else frisbeei_put16(chunk->data + chunk->start + (offset - at) + conn->header - 6, FRISBEEI_NOTHING);
+        return true;
+    }
+    return false;
+}
+
+// Ends a live call without its reply.
+static void frisbeei_call_give_up(frisbee_pool *pool, frisbeei_conn *conn, frisbeei_call *call, frisbee_result result) {
+    frisbee_outcome outcome;
+    memset(&outcome, 0, sizeof outcome);
+    outcome.result = result;
+    outcome.sent = !frisbeei_call_strike(conn, call->offset);
+    frisbeei_call_end(pool, conn, call, &outcome, outcome.sent);
+}
+
+// Ends cancelled calls and those whose time is over; finds the next time. Callbacks may start calls, and so move the table.
+static void frisbeei_calls_sweep(frisbee_pool *pool, frisbeei_conn *conn) {
+    uint32_t i, mask;
+    if (!conn->calls) return;
+    conn->calls->timed = false;
+    mask = conn->calls->mask;
+    for (i = 0; conn->calls && i <= conn->calls->mask; i++) {
+        frisbeei_call *call = &conn->calls->slots[i];
+        const bool due = call->timed && (int32_t)(pool->turn_tick - call->due) >= 0;
+        if (call->state == FRISBEEI_CALL_FREE) continue;
+        if (call->state == FRISBEEI_CALL_CANCELLED) {
+            frisbeei_call_give_up(pool, conn, call, FRISBEE_CANCELLED);
+        } else if (due && call->state == FRISBEEI_CALL_LIVE) {
+            frisbeei_call_give_up(pool, conn, call, FRISBEE_TIMED_OUT);
+        } else if (due) {
+            call->state = FRISBEEI_CALL_FREE;
+            conn->calls->lost--;
+        } else if (call->timed && (!conn->calls->timed || (int32_t)(call->due - conn->calls->due) < 0)) {
+            conn->calls->due = call->due;
+            conn->calls->timed = true;
+        }
+        if (conn->calls && conn->calls->mask != mask) { // it grew: everything lies elsewhere
+            mask = conn->calls->mask;
+            i = (uint32_t)-1;
+        }
+    }
+}
+
+// The session is over: every call ends, as never sent or as unknown.
+static void frisbeei_calls_end_all(frisbee_pool *pool, frisbeei_conn *conn, bool pool_ends) {
+    uint32_t i;
+    for (i = 0; conn->calls && i <= conn->calls->mask; i++) {
+        frisbeei_call *call = &conn->calls->slots[i];
+        frisbee_outcome outcome;
+        if (call->state == FRISBEEI_CALL_LOST) {
+            call->state = FRISBEEI_CALL_FREE;
+            conn->calls->lost--;
+        }
+        if (call->state == FRISBEEI_CALL_FREE) continue;
+        memset(&outcome, 0, sizeof outcome);
+        outcome.sent = call->offset < conn->written;
+        if (call->state == FRISBEEI_CALL_CANCELLED || pool_ends) outcome.result = FRISBEE_CANCELLED;
+        else outcome.result = outcome.sent ? FRISBEE_UNKNOWN : FRISBEE_NOT_SENT;
+        frisbeei_call_end(pool, conn, call, &outcome, false);
+    }
+}
+
+// Is the packet the reply to a call of ours? Then it is told, or counted as late, and true.
+static bool frisbeei_call_reply(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_calls *calls = conn->calls;
+    frisbeei_call *call = &calls->slots[packet->from.id & calls->mask];
+    frisbee_outcome outcome;
+    if (call->state == FRISBEEI_CALL_FREE || call->id != packet->from.id || call->operation != packet->from.operation) return false;
+    if (call->state == FRISBEEI_CALL_LOST) {
+        call->state = FRISBEEI_CALL_FREE;
+        calls->lost--;
+        conn->late_replies++;
+        return true;
+    }
+    outcome.result = call->state == FRISBEEI_CALL_LIVE ? FRISBEE_OK : FRISBEE_CANCELLED;
+    outcome.sent = true;
+    outcome.data = call->state == FRISBEEI_CALL_LIVE ? packet->data : NULL;
+    outcome.length = call->state == FRISBEEI_CALL_LIVE ? packet->length : 0;
+    frisbeei_call_end(pool, conn, call, &outcome, false);
+    return true;
+}
+
+// >>deferred: promised replies, by operation and id
+
+static uint64_t frisbeei_deferred_key(const frisbee_origin *origin) { return ((uint64_t)origin->operation << 16 | origin->id) + 1; }
+
+static uint32_t frisbeei_deferred_home(const frisbeei_deferred *deferred, uint64_t key) {
+    return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 40) & deferred->mask;
+}
+
+static bool frisbeei_deferred_grow(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_deferred *old = conn->deferred, *grown;
+    uint32_t slots = old ? (old->mask + 1) * 2 : 16, i, at;
+    size_t bytes;
+    if (pool->fixed)
+        for (slots = 4; slots < conn->profile->desc.max_deferred * 2;) slots *= 2;
+    bytes = sizeof *grown + slots * sizeof *grown->keys;
+    grown = (frisbeei_deferred *)frisbeei_allocate(pool, bytes);
+    if (!grown) return false;
+    memset(grown, 0, bytes);
+    grown->bytes = bytes;
+    grown->mask = slots - 1;
+    grown->keys = (uint64_t *)(void *)(grown + 1);
+    for (i = 0; old && i <= old->mask; i++) {
+        if (!old->keys[i]) continue;
+        for (at = frisbeei_deferred_home(grown, old->keys[i]); grown->keys[at];) at = (at + 1) & grown->mask;
+        grown->keys[at] = old->keys[i];
+        grown->count++;
+    }
+    if (old) frisbeei_give_back(pool, old, old->bytes);
+    conn->deferred = grown;
+    return true;
+}
+
+static frisbee_result frisbeei_deferred_add(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_origin *origin) {
+    frisbeei_deferred *deferred = conn->deferred;
+    uint32_t at;
+    if (deferred && deferred->count >= conn->profile->desc.max_deferred) return FRISBEE_AGAIN;
+    if ((!deferred || deferred->count * 2 > deferred->mask) && !frisbeei_deferred_grow(pool, conn)) return FRISBEE_NO_MEMORY;
+    deferred = conn->deferred;
+    for (at = frisbeei_deferred_home(deferred, frisbeei_deferred_key(origin)); deferred->keys[at];) at = (at + 1) & deferred->mask;
+    deferred->keys[at] = frisbeei_deferred_key(origin);
+    deferred->count++;
+    return FRISBEE_OK;
+}
+
+static bool frisbeei_deferred_has(const frisbeei_conn *conn, const frisbee_origin *origin, uint32_t *place) {
+    const frisbeei_deferred *deferred = conn->deferred;
+    const uint64_t key = frisbeei_deferred_key(origin);
+    uint32_t at;
+    if (!deferred || !deferred->count) return false;
+    for (at = frisbeei_deferred_home(deferred, key); deferred->keys[at]; at = (at + 1) & deferred->mask)
+        if (deferred->keys[at] == key) {
+            *place = at;
+            return true;
+        }
+    return false;
+}
+
+static void frisbeei_deferred_remove(frisbeei_deferred *deferred, uint32_t hole) { // those behind move up to where they are found
+    uint32_t at = hole;
+    for (;;) {
+        uint32_t home;
+        at = (at + 1) & deferred->mask;
+        if (!deferred->keys[at]) break;
+        home = frisbeei_deferred_home(deferred, deferred->keys[at]);
+        if (((at - home) & deferred->mask) < ((at - hole) & deferred->mask)) continue;
+        deferred->keys[hole] = deferred->keys[at];
+        hole = at;
+    }
+    deferred->keys[hole] = 0;
+    deferred->count--;
+}
+
+// >>kept input: the rest of a packet (or of many, while the connection is not read), in a buffer of about its size
+
+static void frisbeei_in_free(frisbee_pool *pool, uint8_t *in, uint32_t room) {
+    if (!in) return;
+    if (room == FRISBEEI_SMALL && pool->spare_small_count < FRISBEEI_SPARE_SMALLS && !pool->fixed) {
+        memcpy(in, &pool->spare_smalls, sizeof pool->spare_smalls);
+        pool->spare_smalls = in;
+        pool->spare_small_count++;
+    } else frisbeei_give_back(pool, in, room);
+}
+
+static uint8_t *frisbeei_in_take(frisbee_pool *pool, size_t *room) {
+    uint8_t *in;
+    if (pool->fixed) *room = pool->desc.read_buffer;
+    else if (*room <= FRISBEEI_SMALL) {
+        *room = FRISBEEI_SMALL;
+        in = pool->spare_smalls;
+        if (in) {
+            memcpy(&pool->spare_smalls, in, sizeof pool->spare_smalls);
+            pool->spare_small_count--;
+            return in;
+        }
+    }
+    return (uint8_t *)frisbeei_allocate(pool, *room);
+}
+
+static void frisbeei_in_drop(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_in_free(pool, conn->in, conn->in_room);
+    conn->in = NULL;
+    conn->in_size = conn->in_room = 0;
+}
+
+static bool frisbeei_in_reserve(frisbee_pool *pool, frisbeei_conn *conn, size_t room) {
+    size_t taken = room;
+    uint8_t *in;
+    if (room <= conn->in_room) return true;
+    if (room > UINT32_MAX / 2) return false;
+    in = frisbeei_in_take(pool, &taken);
+    if (in && taken < room) { // a fixed block's buffers do not grow
+        frisbeei_in_free(pool, in, (uint32_t)taken);
+        in = NULL;
+    }
+    if (!in) return false;
+    if (conn->in_size) memcpy(in, conn->in, conn->in_size);
+    frisbeei_in_free(pool, conn->in, conn->in_room);
+    conn->in = in;
+    conn->in_room = (uint32_t)taken;
+    return true;
+}
+
+static bool frisbeei_in_append(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
+    if (size == 0) return true;
+    if (conn->in_size + size > conn->in_room) {
+        const size_t wanted = conn->in_size + size, doubled = frisbeei_least((size_t)conn->in_room * 2, conn->profile->desc.max_packet);
+        if (!frisbeei_in_reserve(pool, conn, wanted > doubled ? wanted : doubled)) {
+            frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+            return false;
+        }
+    }
+    memcpy(conn->in + conn->in_size, data, size);
+    conn->in_size += (uint32_t)size;
+    return true;
+}
+
+// Size of the packet at the head of `in`, as far as known; a header that is wrong ends the connection and answers 0.
+static size_t frisbeei_in_total(frisbee_pool *pool, frisbeei_conn *conn) {
+    const uint8_t *at = conn->in;
+    uint32_t length;
+    if (conn->in_size < conn->header) return conn->header;
+    if (conn->header == 10 && (at[0] != 0 || at[1] != 0x0F)) {
+        frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0);
+        return 0;
+    }
+    length = frisbeei_get32(at + conn->header - 4);
+    if (length > conn->profile->desc.max_packet) {
+        frisbeei_fail(pool, conn, FRISBEE_TOO_LARGE, 0);
+        return 0;
+    }
+    return conn->header + (size_t)length;
+}
+
+// Room for a packet that claims `total` bytes: all of it while memory is plenty, else no more than twice what came.
+static bool frisbeei_in_trust(frisbee_pool *pool, frisbeei_conn *conn, size_t total) {
+    if (total <= conn->in_room) return true;
+    if (pool->memory + total > pool->desc.max_memory / 2) {
+        if (conn->in_size < conn->in_room) return true;
+        total = frisbeei_least(total, (size_t)conn->in_size * 2 + FRISBEEI_SMALL);
+    }
+    if (frisbeei_in_reserve(pool, conn, total)) return true;
+    frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+    return false;
+}
+
+// >>dispatch: whole packets to those who take them
+
+static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn) {
+    conn->pinged = pool->tick;
+    if (conn->flags & FRISBEEI_PING_QUEUED || !frisbeei_queue_control(pool, conn, FRISBEEI_PING)) return;
+    conn->flags |= FRISBEEI_PING_QUEUED;
+    conn->ping_us = (uint32_t)pool->now;
+    if (conn->pings < 255) conn->pings++;
+}
+
+// Frisbee's own operations, and ours.
+static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
+    switch (operation) {
+    case FRISBEEI_PING: // at most one answer waits: a flood of PINGs is not amplified
+        if (conn->flags & (FRISBEEI_PONG_QUEUED | FRISBEEI_FINISH) || frisbeei_handing(conn)) break;
+        if (frisbeei_queue_control(pool, conn, FRISBEEI_PONG)) conn->flags |= FRISBEEI_PONG_QUEUED;
+        break;
+    case FRISBEEI_PONG:
+        if (conn->pings == 1) { // of several it is not known which one is answered
+            const uint32_t rtt = (uint32_t)pool->now - conn->ping_us;
+            conn->rtt = rtt ? rtt : 1;
+        }
+        if (conn->pings > 0) conn->pings--;
+        break;
+    case FRISBEEI_FENCE:
+        conn->flags |= FRISBEEI_FENCED;
+        pool->stop = true;
+        frisbeei_work(pool, conn, FRISBEEI_WORK_HAND);
+        frisbeei_interest(pool, conn);
+        if (!frisbeei_handing(conn)) {
+            conn->packet_since = pool->tick; // how long our own hijack may take
+            frisbeei_timer_in(pool, conn, conn->profile->desc.packet_ms);
+        }
+        break;
+    case FRISBEEI_NOTHING: break;
+    default: conn->dropped++; break;
+    }
+}
+
+static const frisbee_route *frisbeei_route_find(frisbeei_profile *profile, uint32_t operation) {
+    const frisbee_route *routes = profile->desc.routes;
+    size_t low = 0, high = profile->desc.route_count;
+    if (FRISBEEI_LIKELY(profile->last && profile->last->operation == operation)) return profile->last;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (routes[middle].operation < operation) low = middle + 1;
+        else high = middle;
+    }
+    if (low == profile->desc.route_count || routes[low].operation != operation) return NULL;
+    return profile->last = &routes[low];
+}
+
+static frisbeei_on *frisbeei_on_find(const frisbee_pool *pool, uint32_t operation) {
+    uint32_t at;
+    if (!pool->handlers) return NULL;
+    for (at = (operation * 0x9E3779B1u >> 16) & pool->handler_mask; pool->handlers[at].key; at = (at + 1) & pool->handler_mask)
+        if (pool->handlers[at].key == operation + 1) return &pool->handlers[at];
+    return NULL;
+}
+
+static void frisbeei_deliver(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbee_handler handler = NULL;
+    void *user = NULL;
+    if (conn->calls && conn->calls->live + conn->calls->lost > 0 && frisbeei_call_reply(pool, conn, packet)) return;
+    if (conn->profile->desc.routes) {
+        const frisbee_route *route = frisbeei_route_find(conn->profile, packet->from.operation);
+        if (route) {
+            handler = route->handler;
+            user = route->user;
+        }
+    } else {
+        const frisbeei_on *on = frisbeei_on_find(pool, packet->from.operation);
+        if (on) {
+            handler = on->handler;
+            user = on->user;
+        }
+    }
+    if (!handler && conn->profile->desc.events) {
+        handler = conn->profile->desc.events->on_packet;
+        user = conn->user;
+    }
+    if (!handler) {
+        conn->dropped++;
+        return;
+    }
+    pool->packet = packet;
+    pool->answered = false;
+    handler(pool, packet, user);
+    pool->packet = NULL;
+}
+
+static bool frisbeei_budget_spent(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (pool->budget_packets && --pool->budget_packets == 0) pool->spent = true;
+    if (pool->budget_end != FRISBEEI_NO_TIME) {
+        frisbeei_clock(pool);
+        if (pool->now >= pool->budget_end) pool->spent = true;
+    }
+    if (pool->spent) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+    return pool->spent;
+}
+
+// Hands out the whole packets at the head of `data`; answers how many bytes they took. Stops behind a packet whose taker asked for it
+// (pool->stop): paused, closed, hijacked, destroyed, replies full, budget spent.
+static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
+    const size_t header = conn->header;
+    const uint32_t most = conn->profile->desc.max_packet;
+    const bool budgeted = pool->budget_packets || pool->budget_end != FRISBEEI_NO_TIME;
+    frisbee_packet packet;
+    size_t at = 0;
+    packet.from.conn.id = conn->id;
+    packet.from.session = conn->session;
+    pool->stop = false;
+    while (size - at >= header) {
+        const uint8_t *fields = data + at + header - 8;
+        const uint32_t operation = frisbeei_get16(fields + 2), length = frisbeei_get32(fields + 4);
+        if (header == 10 && (fields[-2] != 0 || fields[-1] != 0x0F)) {
+            frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0);
+            break;
+        }
+        if (length > most) {
+            frisbeei_fail(pool, conn, FRISBEE_TOO_LARGE, 0);
+            break;
+        }
+        if (size - at - header < length) break;
+        at += header + length;
+        if (FRISBEEI_LIKELY(operation >= FRISBEEI_FIRST_OPERATION && operation <= FRISBEEI_LAST_OPERATION)) {
+            conn->packets_in++;
+            conn->used = pool->tick;
+            packet.from.id = (uint16_t)frisbeei_get16(fields);
+            packet.from.operation = (uint16_t)operation;
+            packet.conn_user = conn->user;
+            packet.data = fields + 8;
+            packet.length = length;
+            frisbeei_deliver(pool, conn, &packet);
+            if (budgeted && frisbeei_budget_spent(pool, conn)) pool->stop = true;
+        } else frisbeei_control(pool, conn, operation);
+        if (pool->stop) break;
+    }
+    return at;
+}
+
+// May packets be handed out now?
+static bool frisbeei_goes_on(const frisbee_pool *pool, const frisbeei_conn *conn) {
+    return conn->state == FRISBEEI_OPEN && !pool->spent && !pool->ending && !(conn->flags & (FRISBEEI_PAUSED | FRISBEEI_REPLIES_FULL | FRISBEEI_FENCED)) &&
+           !(conn->extra && (conn->extra->raw || conn->extra->protocol));
+}
+
+// Takes the bytes that were kept away from the connection, so that a callback that ends it does not pull them from under itself; what is
+// left of them is put back.
+static void frisbeei_dispatch_kept(frisbee_pool *pool, frisbeei_conn *conn) {
+    uint8_t *in = conn->in;
+    const uint32_t size = conn->in_size, room = conn->in_room;
+    size_t used;
+    conn->in = NULL;
+    conn->in_size = conn->in_room = 0;
+    conn->flags &= ~(uint32_t)FRISBEEI_PARTIAL;
+    used = frisbeei_dispatch(pool, conn, in, size);
+    if (used == size || conn->state == FRISBEEI_CLOSED) {
+        frisbeei_in_free(pool, in, room);
+        conn->flags &= ~(uint32_t)FRISBEEI_STASHED;
+        return;
+    }
+    memmove(in, in + used, size - used);
+    conn->in = in;
+    conn->in_size = (uint32_t)(size - used);
+    conn->in_room = room;
+    if (!pool->stop) conn->flags &= ~(uint32_t)FRISBEEI_STASHED;
+}
+
+static void frisbeei_stash(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
+    if (conn->state == FRISBEEI_CLOSED || conn->state == FRISBEEI_DRAINING || !frisbeei_in_append(pool, conn, data, size)) return;
+    conn->flags &= ~(uint32_t)FRISBEEI_PARTIAL;
+    if (conn->in_size) conn->flags |= FRISBEEI_STASHED;
+    if (conn->in_size && conn->state == FRISBEEI_OPEN && pool->spent) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+    if (frisbeei_handing(conn)) frisbeei_work(pool, conn, FRISBEEI_WORK_HAND);
+}
+
+static void frisbeei_partial_begins(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (conn->flags & FRISBEEI_PARTIAL) return;
+    conn->flags |= FRISBEEI_PARTIAL;
+    conn->packet_since = pool->tick;
+    frisbeei_timer_in(pool, conn, conn->profile->desc.packet_ms);
+}
+
+// `data` came behind what is kept: the packet that is kept is completed and handed out, then packets straight from `data`, then the rest is kept.
+static void frisbeei_packets_input(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
+    while (conn->in_size && frisbeei_goes_on(pool, conn)) {
+        const size_t total = conn->flags & FRISBEEI_STASHED ? conn->in_size : frisbeei_in_total(pool, conn);
+        size_t part;
+        if (total == 0) return;
+        if (conn->in_size >= total) {
+            frisbeei_dispatch_kept(pool, conn);
+            continue;
+        }
+        if (size == 0) break;
+        if (!frisbeei_in_trust(pool, conn, total)) return;
+        part = frisbeei_least(size, frisbeei_least(total, conn->in_room) - conn->in_size);
+        memcpy(conn->in + conn->in_size, data, part);
+        conn->in_size += (uint32_t)part;
+        data += part;
+        size -= part;
+    }
+    while (conn->in_size == 0 && size && frisbeei_goes_on(pool, conn)) {
+        const size_t used = frisbeei_dispatch(pool, conn, data, size);
+        data += used;
+        size -= used;
+        if (pool->stop || size == 0) continue;
+        (void)frisbeei_in_append(pool, conn, data, size); // the beginning of a packet
+        size = 0;
+    }
+    if (!frisbeei_goes_on(pool, conn)) frisbeei_stash(pool, conn, data, size);
+    else if (conn->in_size) frisbeei_partial_begins(pool, conn);
+}
+
+static void frisbeei_protocol_input(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
+    frisbeei_extra *extra = conn->extra;
+    uint8_t *in = NULL;
+    uint32_t room = 0;
+    size_t need = extra->need;
+    if (size) conn->used = pool->tick;
+    if (conn->in_size) {
+        if (!frisbeei_in_append(pool, conn, data, size)) return;
+        in = conn->in; // away from the connection while the protocol looks at it
+        room = conn->in_room;
+        data = in;
+        size = conn->in_size;
+        conn->in = NULL;
+        conn->in_size = conn->in_room = 0;
+    }
+    conn->flags &= ~(uint32_t)FRISBEEI_STASHED;
+    while (size && size >= need && conn->state == FRISBEEI_OPEN && !pool->spent && !pool->ending && !(conn->flags & FRISBEEI_PAUSED) && !extra->hand) {
+        size_t used = 0;
+        frisbee_result result;
+        need = 0;
+        result = extra->protocol->input(pool, frisbeei_handle(conn), extra->state, data, size, &used, &need);
+        if (used > size) result = FRISBEE_INVALID;
+        if (result != FRISBEE_OK && result != FRISBEE_AGAIN) {
+            frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+            break;
+        }
+        data += used;
+        size -= used;
+        if (pool->budget_packets || pool->budget_end != FRISBEEI_NO_TIME) (void)frisbeei_budget_spent(pool, conn);
+        if (used == 0) {
+            if (need <= size) need = size + 1;
+            break;
+        }
+    }
+    extra->need = extra->hand ? 0 : need;
+    if (size && conn->state != FRISBEEI_CLOSED && conn->state != FRISBEEI_DRAINING) {
+        if (size > conn->profile->desc.max_packet && !extra->hand) frisbeei_fail(pool, conn, FRISBEE_TOO_LARGE, 0);
+        else if (in) {
+            memmove(in, data, size);
+            conn->in = in;
+            conn->in_size = (uint32_t)size;
+            conn->in_room = room;
+            in = NULL;
+        } else frisbeei_in_append(pool, conn, data, size);
+        if (conn->flags & FRISBEEI_PAUSED || pool->spent) conn->flags |= FRISBEEI_STASHED;
+    }
+    frisbeei_in_free(pool, in, room);
+}
+
+static void frisbeei_set_wire(frisbee_pool *pool, frisbeei_conn *conn, frisbee_wire wire);
+static void frisbeei_announce(frisbee_pool *pool, frisbeei_conn *conn);
+
+// The first bytes of an unknown peer.
+static void frisbeei_sniff_input(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
+    frisbee_wire wire = FRISBEE_WIRE_V1;
+    frisbee_result result;
+    if (conn->in_size) {
+        if (!frisbeei_in_append(pool, conn, data, size)) return;
+        size = 0;
+        result = frisbee_sniff(conn->in, conn->in_size, conn->profile->desc.max_packet, &wire);
+    } else result = frisbee_sniff(data, size, conn->profile->desc.max_packet, &wire);
+    if (result == FRISBEE_AGAIN) {
+        if (frisbeei_in_append(pool, conn, data, size) && conn->in_size) frisbeei_partial_begins(pool, conn);
+        return;
+    }
+    if (result != FRISBEE_OK) {
+        frisbeei_fail(pool, conn, result, 0);
+        return;
+    }
+    conn->flags &= ~(uint32_t)FRISBEEI_PARTIAL;
+    if (conn->in_size) conn->flags |= FRISBEEI_STASHED;
+    frisbeei_set_wire(pool, conn, wire);
+    frisbeei_announce(pool, conn);
+    if (conn->state != FRISBEEI_CLOSED) frisbeei_input(pool, conn, data, size);
+}
+
+static void frisbeei_input(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
+    frisbeei_conn *before = pool->current;
+    pool->current = conn;
+    pool->stop = false;
+    if (conn->state == FRISBEEI_SNIFFING) frisbeei_sniff_input(pool, conn, data, size);
+    else if (conn->state != FRISBEEI_OPEN) { // nobody reads it any more
+    } else if (frisbeei_handing(conn) && conn->extra->raw) frisbeei_stash(pool, conn, data, size);
+    else if (frisbeei_is_packets(conn)) frisbeei_packets_input(pool, conn, data, size);
+    else if (conn->flags & FRISBEEI_PAUSED || pool->spent) frisbeei_stash(pool, conn, data, size);
+    else frisbeei_protocol_input(pool, conn, data, size);
+    pool->current = before;
+}
+
+// >>reading
+
+static void frisbeei_begin_close(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) {
+    if (conn->state == FRISBEEI_CLOSED || conn->state == FRISBEEI_DRAINING || conn->state == FRISBEEI_LINGERING) return;
+    if (conn->state != FRISBEEI_OPEN) {
+        frisbeei_fail(pool, conn, reason, 0);
+        return;
+    }
+    conn->reason = (int8_t)reason;
+    conn->state = FRISBEEI_DRAINING;
+    conn->flags |= FRISBEEI_FINISH;
+    if (pool->current == conn) pool->stop = true;
+    frisbeei_in_drop(pool, conn);
+    conn->flags &= ~(uint32_t)(FRISBEEI_PARTIAL | FRISBEEI_STASHED);
+    frisbeei_interest(pool, conn);
+    frisbeei_dirty(pool, conn);
+}
+
+static uint32_t frisbeei_deferred_count(const frisbeei_conn *conn) { return conn->deferred ? conn->deferred->count : 0; }
+
+// The peer's end was read, and everything before it handed out.
+static void frisbeei_tell_end(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_events *events = conn->profile->desc.events;
+    if (conn->flags & FRISBEEI_END_TOLD) return;
+    conn->flags |= FRISBEEI_END_TOLD;
+    if (frisbeei_handing(conn)) {
+        if (conn->extra->raw || conn->flags & FRISBEEI_FENCED) frisbeei_work(pool, conn, FRISBEEI_WORK_HAND);
+        else frisbeei_fail(pool, conn, FRISBEE_CLOSED, 0);
+        return;
+    }
+    if (conn->state != FRISBEEI_OPEN) {
+        frisbeei_fail(pool, conn, conn->state == FRISBEEI_LINGERING ? (frisbee_result)conn->reason : FRISBEE_CLOSED, 0);
+        return;
+    }
+    conn->flags &= ~(uint32_t)FRISBEEI_PARTIAL;
+    pool->current = conn;
+    if (!frisbeei_is_packets(conn)) {
+        if (conn->extra->protocol->end) conn->extra->protocol->end(pool, frisbeei_handle(conn), conn->extra->state);
+        else frisbeei_begin_close(pool, conn, FRISBEE_CLOSED);
+    } else {
+        if (events && events->on_end) events->on_end(pool, frisbeei_handle(conn), conn->user);
+        else if (!frisbeei_deferred_count(conn)) frisbeei_begin_close(pool, conn, FRISBEE_CLOSED);
+        frisbeei_calls_end_all(pool, conn, false); // no reply can come any more
+    }
+    pool->current = NULL;
+}
+
+static void frisbeei_ended(frisbee_pool *pool, frisbeei_conn *conn) {
+    conn->flags |= FRISBEEI_ENDED;
+    frisbeei_interest(pool, conn);
+    if (!(conn->flags & FRISBEEI_STASHED) || (conn->extra && conn->extra->raw)) frisbeei_tell_end(pool, conn);
+}
+
+// Reads once (a transport: until it has no more, within bounds) and hands out what came.
+static void frisbeei_read(frisbee_pool *pool, frisbeei_conn *conn) {
+    int rounds = conn->io ? FRISBEEI_ROUNDS : 1;
+    while (rounds-- > 0 && frisbeei_may_read(conn) && !(conn->flags & FRISBEEI_STASHED && conn->state == FRISBEEI_OPEN && !frisbeei_handing(conn))) {
+        size_t own = 0, done;
+        frisbee_result result;
+        if (conn->in_size && conn->state == FRISBEEI_OPEN && frisbeei_is_packets(conn) && !frisbeei_handing(conn)) { // the rest goes to its place
+            const size_t total = frisbeei_in_total(pool, conn);
+            if (total == 0 || !frisbeei_in_trust(pool, conn, total)) return;
+            own = frisbeei_least(total, conn->in_room) - conn->in_size;
+        }
+        result = frisbeei_io_read(conn, own ? conn->in + conn->in_size : NULL, own, pool->read_buffer, pool->desc.read_buffer, &done);
+        if (result == FRISBEE_OK && done > 0) {
+            const size_t kept = frisbeei_least(own, done);
+            conn->bytes_in += done;
+            conn->heard = pool->tick;
+            if (conn->state == FRISBEEI_LINGERING) continue;
+            conn->in_size += (uint32_t)kept;
+            frisbeei_input(pool, conn, pool->read_buffer, done - kept);
+            continue;
+        }
+        if (result == FRISBEE_CLOSED) frisbeei_ended(pool, conn);
+        else if (result != FRISBEE_OK && result != FRISBEE_AGAIN) frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+        return;
+    }
+    if (conn->io && frisbeei_may_read(conn)) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT); // it may have more than the socket shows
+}
+
+static bool frisbeei_stuck(const frisbee_pool *pool, const frisbeei_conn *conn) { // stashed packets that cannot be handed out now
+    return conn->flags & FRISBEEI_STASHED && frisbeei_is_packets(conn) && !frisbeei_handing(conn) && !frisbeei_goes_on(pool, conn);
+}
+
+// Goes on with what is stashed, then with the peer's end if it was read, then with reading.
+static void frisbeei_resume(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (conn->in_size && (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_SNIFFING)) {
+        if (conn->state == FRISBEEI_SNIFFING) conn->flags &= ~(uint32_t)FRISBEEI_STASHED;
+        frisbeei_input(pool, conn, NULL, 0);
+    }
+    if (frisbeei_stuck(pool, conn) || conn->state == FRISBEEI_CLOSED) return;
+    if (conn->flags & FRISBEEI_ENDED && !(conn->flags & FRISBEEI_STASHED)) frisbeei_tell_end(pool, conn);
+    else if (conn->io && !pool->spent) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
+}
+
+// >>hand over: hijack and upgrade, from the request to the moment when the last packet is out and in
+
+// How many bytes of `in` are whole PINGs and PONGs of the wire; *open: what follows could still become one.
+static uint32_t frisbeei_heartbeats(const frisbeei_conn *conn, bool *open) {
+    uint32_t at = 0;
+    *open = false;
+    while (at < conn->in_size) {
+        uint8_t ping[FRISBEE_WIRE_HEADER_MAX], pong[FRISBEE_WIRE_HEADER_MAX];
+        const size_t left = frisbeei_least(conn->in_size - at, conn->header);
+        frisbeei_put_header(ping, conn->header, FRISBEEI_PING, 0, 0);
+        frisbeei_put_header(pong, conn->header, FRISBEEI_PONG, 0, 0);
+        if (memcmp(conn->in + at, ping, left) != 0 && memcmp(conn->in + at, pong, left) != 0) break;
+        *open = left < conn->header;
+        if (*open) break;
+        at += conn->header;
+    }
+    return at;
+}
+
+// The protocol of the connection changes; calls were ended before.
+static void frisbeei_swap_protocol(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_protocol *protocol) {
+    frisbeei_extra *extra = conn->extra;
+    const frisbee_protocol *old = extra->protocol;
+    frisbee_result result = FRISBEE_OK;
+    extra->hand = FRISBEEI_HAND_NONE;
+    extra->raw = false;
+    conn->flags &= ~(uint32_t)(FRISBEEI_FENCED | FRISBEEI_PARTIAL);
+    if (old && extra->started && old->stop) old->stop(pool, frisbeei_handle(conn), extra->state);
+    extra->started = false;
+    if (conn->state != FRISBEEI_OPEN) return;
+    extra->protocol = protocol;
+    extra->need = 0;
+    if (protocol) {
+        extra->state = protocol->user;
+        if (protocol->start) result = protocol->start(pool, frisbeei_handle(conn), protocol->user, &extra->state);
+        extra->started = result == FRISBEE_OK;
+        if (result != FRISBEE_OK) frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+    } else {
+        conn->heard = pool->tick;
+        if (conn->wire == FRISBEE_WIRE_AUTO || conn->wire == FRISBEE_WIRE_WAIT) conn->state = FRISBEEI_SNIFFING;
+        frisbeei_timer_in(pool, conn, 0); // heartbeats count again
+    }
+    if (conn->in_size) conn->flags |= FRISBEEI_STASHED;
+    frisbeei_interest(pool, conn);
+    frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+}
+
+static void frisbeei_hand_done(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_extra *extra = conn->extra;
+    if (extra->hand == FRISBEEI_HAND_OVER) {
+        conn->flags |= FRISBEEI_HANDED_OVER | FRISBEEI_NO_RETRY;
+        frisbeei_fail(pool, conn, FRISBEE_HIJACKED, 0);
+        return;
+    }
+    frisbeei_calls_end_all(pool, conn, false);
+    if (conn->state == FRISBEEI_OPEN) frisbeei_swap_protocol(pool, conn, extra->upgrade_to);
+}
+
+// Is it time? Called when the queue got empty, bytes or the fence came, or the peer ended.
+static void frisbeei_hand_step(frisbee_pool *pool, frisbeei_conn *conn, bool late) {
+    frisbeei_extra *extra = conn->extra;
+    bool open = false;
+    if (conn->state != FRISBEEI_OPEN || !frisbeei_handing(conn)) return;
+    if (extra->how == FRISBEE_HIJACK_NOW) {
+        frisbeei_hand_done(pool, conn);
+        return;
+    }
+    if (conn->queued > 0 || conn->flags & FRISBEEI_TRANSPORT_BUSY) {
+        if (late) frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        return;
+    }
+    if (extra->how == FRISBEE_HIJACK_FENCED) {
+        if (conn->flags & FRISBEEI_FENCED) frisbeei_hand_done(pool, conn);
+        else if (late) frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        return;
+    }
+    if (conn->in_size) {
+        const uint32_t skip = frisbeei_heartbeats(conn, &open);
+        memmove(conn->in, conn->in + skip, conn->in_size - skip);
+        conn->in_size -= skip;
+    }
+    // bytes that only begin like a PING are raw if nothing more comes
+    if (conn->in_size && (!open || late || conn->flags & FRISBEEI_ENDED)) frisbeei_hand_done(pool, conn);
+    else if (conn->flags & FRISBEEI_ENDED) frisbeei_fail(pool, conn, FRISBEE_CLOSED, 0);
+    else if (late) frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+}
+
+static frisbee_result frisbeei_hand_begin(frisbee_pool *pool, frisbeei_conn *conn, frisbeei_hand hand, frisbee_hijack_how how, int32_t timeout_ms) {
+    frisbee_result result;
+    if (how != FRISBEE_HIJACK_FENCED && how != FRISBEE_HIJACK_STOCK && how != FRISBEE_HIJACK_NOW) return FRISBEE_INVALID;
+    if (frisbeei_handing(conn)) return FRISBEE_BUSY;
+    if (conn->state != FRISBEEI_OPEN) {
+        result = frisbeei_may_send(pool, conn);
+        return result == FRISBEE_OK ? FRISBEE_NOT_SENT : result;
+    }
+    if (!frisbeei_is_packets(conn) && how != FRISBEE_HIJACK_NOW) return FRISBEE_INVALID;
+    if (conn->flags & FRISBEEI_FINISH && how != FRISBEE_HIJACK_NOW) return FRISBEE_CLOSED;
+    result = frisbeei_extra_need(pool, conn);
+    if (result != FRISBEE_OK) return result;
+    if (how == FRISBEE_HIJACK_FENCED && !frisbeei_queue_control(pool, conn, FRISBEEI_FENCE)) return FRISBEE_NO_MEMORY;
+    conn->extra->hand = (uint8_t)hand;
+    conn->extra->how = (uint8_t)how;
+    conn->extra->raw = how != FRISBEE_HIJACK_FENCED;
+    conn->extra->hand_deadline = timeout_ms < 0 ? FRISBEEI_NO_TIME : pool->now + (int64_t)timeout_ms * 1000;
+    if (timeout_ms >= 0) frisbeei_timer_need(pool, conn, conn->extra->hand_deadline);
+    if (conn->extra->raw && pool->current == conn) pool->stop = true;
+    if (conn->flags & FRISBEEI_PAUSED) conn->flags &= ~(uint32_t)FRISBEEI_PAUSED;
+    frisbeei_interest(pool, conn);
+    frisbeei_work(pool, conn, FRISBEEI_WORK_HAND | FRISBEEI_WORK_INPUT);
+    return FRISBEE_OK;
+}
+
+static size_t frisbeei_unsent_bytes(const frisbee_pool *pool, const frisbeei_conn *conn) {
+    return pool->fixed ? sizeof(frisbeei_chunk) + pool->chunk_bytes : conn->queued; // a size that the block hands out anyway
+}
+
+// What is queued, as one span: in place, or in a copy that the caller gives back. False: no memory.
+static bool frisbeei_unsent(frisbee_pool *pool, const frisbeei_conn *conn, frisbee_span *span, uint8_t **copy) {
+    const frisbeei_chunk *chunk = conn->out_head;
+    size_t at = 0;
+    *copy = NULL;
+    span->data = NULL;
+    span->length = conn->queued;
+    if (conn->queued == 0) return true;
+    if (!chunk->borrowed && chunk->end - chunk->start == conn->queued) {
+        span->data = chunk->data + chunk->start;
+        return true;
+    }
+    *copy = (uint8_t *)frisbeei_allocate(pool, frisbeei_unsent_bytes(pool, conn));
+    if (!*copy) return false;
+    for (; chunk; chunk = chunk->next) {
+        memcpy(*copy + at, chunk->header + chunk->header_at, (size_t)(chunk->header_size - chunk->header_at));
+        at += (size_t)(chunk->header_size - chunk->header_at);
+        if (chunk->end > chunk->start) memcpy(*copy + at, chunk->data + chunk->start, chunk->end - chunk->start);
+        at += chunk->end - chunk->start;
+    }
+    span->data = *copy;
+    return true;
+}
+
+// Tells the hijacker how it went; the transport is his, or closed.
+static void frisbeei_hand_tell(frisbee_pool *pool, frisbeei_conn *conn, frisbee_span unsent) {
+    frisbeei_extra *extra = conn->extra;
+    frisbee_hijacked hijacked;
+    memset(&hijacked, 0, sizeof hijacked);
+    hijacked.socket = FRISBEE_NO_SOCKET;
+    hijacked.result = (frisbee_result)conn->reason;
+    if (conn->flags & FRISBEEI_HANDED_OVER) {
+        hijacked.result = FRISBEE_OK;
+        if (conn->io) hijacked.io = *conn->io;
+        else hijacked.socket = conn->watch.fd;
+        hijacked.unread.data = conn->in;
+        hijacked.unread.length = conn->in_size;
+        hijacked.unsent = unsent;
+    } else if (hijacked.result == FRISBEE_OK) hijacked.result = FRISBEE_CLOSED;
+    extra->hand = FRISBEEI_HAND_NONE;
+    if (extra->on_hijacked) extra->on_hijacked(pool, frisbeei_handle(conn), &hijacked, extra->hijack_user);
+}
+
+// >>session: from a transport to on_open, and to on_close
+
+static void frisbeei_set_wire(frisbee_pool *pool, frisbeei_conn *conn, frisbee_wire wire) {
+    (void)pool;
+    conn->wire = (uint8_t)wire;
+    if (wire != FRISBEE_WIRE_V0 || conn->header == 8) return;
+    if (frisbeei_is_packets(conn)) frisbeei_queue_to_v0(conn);
+    conn->header = 8;
+}
+
+// The session is open: on_open, then the protocol's start.
+static void frisbeei_announce(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    const bool first = !(conn->flags & FRISBEEI_OPENED);
+    conn->state = FRISBEEI_OPEN;
+    conn->deadline = FRISBEEI_NO_TIME;
+    conn->flags |= FRISBEEI_OPENED | FRISBEEI_EVER_OPENED;
+    conn->heard = conn->used = conn->pinged = pool->tick;
+    frisbeei_timer_in(pool, conn, 0); // the timer finds out what is to be watched
+    if (first) {
+        conn->sessions++;
+        if (conn->extra) conn->extra->retries = 0;
+        if (frisbeei_is_packets(conn) && !(conn->flags & FRISBEEI_ACCEPTED)) frisbeei_ping(pool, conn); // so that the peer learns the wire
+        FRISBEEI_LOG(pool, FRISBEE_LOG_INFO, "connection open", "");
+        if (desc->events && desc->events->on_open) desc->events->on_open(pool, frisbeei_handle(conn), conn->user);
+        if (conn->state == FRISBEEI_OPEN && conn->extra && conn->extra->protocol && !conn->extra->started && !conn->extra->hand)
+            frisbeei_swap_protocol(pool, conn, conn->extra->protocol);
+    }
+    if (conn->state != FRISBEEI_OPEN) return;
+    frisbeei_interest(pool, conn);
+    frisbeei_dirty(pool, conn);
+    if (conn->in_size || conn->io) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+}
+
+// The transport's handshake is done. An acceptor of packets waits for the first bytes.
+static void frisbeei_ready(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_wire wire = conn->profile->desc.wire;
+    const bool acceptor = conn->flags & FRISBEEI_ACCEPTED;
+    conn->deadline = FRISBEEI_NO_TIME;
+    if (wire == FRISBEE_WIRE_V0 || wire == FRISBEE_WIRE_V1) frisbeei_set_wire(pool, conn, wire);
+    else if (!acceptor && wire == FRISBEE_WIRE_AUTO) frisbeei_set_wire(pool, conn, FRISBEE_WIRE_V1);
+    else if (frisbeei_is_packets(conn)) {
+        conn->state = FRISBEEI_SNIFFING;
+        if (!acceptor) frisbeei_deadline(pool, conn, FRISBEEI_WAIT_WIRE_MS);
+        frisbeei_interest(pool, conn);
+        if (conn->in_size || conn->io) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+        return;
+    }
+    frisbeei_announce(pool, conn);
+}
+
+static void frisbeei_try_open(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbee_result result = FRISBEE_OK;
+    if (conn->io && conn->io->open) result = conn->io->open(conn->io->context);
+    if (result == FRISBEE_OK) frisbeei_ready(pool, conn);
+    else if (result == FRISBEE_AGAIN) frisbeei_interest(pool, conn);
+    else frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+}
+
+// Lets the user put transports on top of what there is.
+static frisbee_result frisbeei_wrap(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbee_result result;
+    if (!conn->profile->desc.wrap) return FRISBEE_OK;
+#if FRISBEEI_SOCKETS
+    if (!conn->io) {
+        conn->io = (frisbee_transport *)frisbeei_allocate(pool, sizeof *conn->io);
+        if (!conn->io) return FRISBEE_NO_MEMORY;
+        *conn->io = frisbeei_plain(conn->watch.fd);
+    }
+#endif
+    result = conn->profile->desc.wrap(pool, frisbeei_handle(conn), conn->io, conn->user);
+    return result == FRISBEE_AGAIN ? FRISBEE_INVALID : result;
+}
+
+// A connected socket or a transport is there: wrap, handshake.
+static void frisbeei_open_session(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbee_result result;
+    conn->state = FRISBEEI_OPENING;
+    conn->heard = conn->used = pool->tick;
+    frisbeei_deadline(pool, conn, conn->profile->desc.open_ms);
+    result = frisbeei_wrap(pool, conn);
+    if (conn->io) {
+        if (conn->watch.slot) frisbeei_poller_remove(pool, &conn->watch);
+        conn->watch.fd = conn->io->socket ? (int)conn->io->socket(conn->io->context) : -1;
+        if (conn->watch.fd < 0 && !conn->io->wake_only && !(conn->flags & FRISBEEI_POLLED)) {
+            conn->flags |= FRISBEEI_POLLED;
+            pool->polled_count++;
+        }
+    }
+    if (conn->state != FRISBEEI_OPENING) return; // closed by wrap
+    if (result != FRISBEE_OK) frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+    else frisbeei_try_open(pool, conn);
+}
+
+static void frisbeei_profile_release(frisbee_pool *pool, frisbeei_profile *profile) {
+    if (--profile->references == 0) frisbeei_give_back(pool, profile, sizeof *profile);
+}
+
+static void frisbeei_extra_drop(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_extra *extra = conn->extra;
+    if (!extra) return;
+#if FRISBEEI_SOCKETS
+    frisbeei_give_back(pool, extra->addresses, extra->address_count * sizeof *extra->addresses);
+#endif
+    frisbeei_give_back(pool, extra->host, extra->host_bytes);
+    frisbeei_give_back(pool, extra, sizeof *extra);
+    conn->extra = NULL;
+}
+
+// Lets go of the transport: out of the poller first, then closed, unless it was handed over.
+static void frisbeei_close_transport(frisbee_pool *pool, frisbeei_conn *conn) {
+    const bool keep = conn->flags & FRISBEEI_HANDED_OVER;
+    frisbeei_poller_remove(pool, &conn->watch);
+    conn->flags &= ~(uint32_t)FRISBEEI_UNWATCHED;
+    if (conn->flags & FRISBEEI_POLLED) pool->polled_count--;
+    conn->flags &= ~(uint32_t)FRISBEEI_POLLED;
+    if (keep) return;
+    if (conn->io && !pool->abandoned) conn->io->close(conn->io->context);
+#if FRISBEEI_SOCKETS
+    else if (conn->watch.fd >= 0) (void)FRISBEE_SYS_CLOSE(conn->watch.fd);
+#endif
+    conn->watch.fd = -1;
+}
+
+static void frisbeei_dirty_remove(frisbee_pool *pool, frisbeei_conn *conn) {
+    uint32_t at, before = 0;
+    if (!(conn->flags & FRISBEEI_IS_DIRTY)) return;
+    for (at = pool->dirty_head; at != frisbeei_index(conn); at = frisbeei_at(pool, at)->next_dirty) before = at;
+    if (before) frisbeei_at(pool, before)->next_dirty = conn->next_dirty;
+    else pool->dirty_head = conn->next_dirty;
+    if (pool->dirty_tail == at) pool->dirty_tail = before;
+    conn->flags &= ~(uint32_t)FRISBEEI_IS_DIRTY;
+}
+
+static int32_t frisbeei_retry_pause(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    int64_t pause = desc->retry_min_ms;
+    uint32_t i;
+    for (i = 0; i < conn->extra->retries && pause < desc->retry_max_ms; i++) pause *= 2;
+    if (pause > desc->retry_max_ms) pause = desc->retry_max_ms;
+    conn->extra->retries++;
+    return (int32_t)(pause - (int64_t)(frisbeei_random(pool) % ((uint64_t)pause / 2 + 1)));
+}
+
+static void frisbeei_total_add(frisbee_stats *total, const frisbeei_conn *conn) {
+    total->packets_in += conn->packets_in;
+    total->packets_out += conn->packets_out;
+    total->bytes_in += conn->bytes_in;
+    total->bytes_out += conn->written;
+    total->dropped += conn->dropped;
+    total->late_replies += conn->late_replies;
+    total->sessions += conn->sessions;
+    total->queued += conn->queued;
+    total->calls += conn->calls ? conn->calls->live : 0;
+    total->lost_ids += conn->calls ? conn->calls->lost : 0;
+    total->deferred += frisbeei_deferred_count(conn);
+}
+
+static void frisbeei_listeners_resume(frisbee_pool *pool, bool tired);
+
+// What the session had is given back. What was queued before a first open waits for it.
+static void frisbeei_session_drop(frisbee_pool *pool, frisbeei_conn *conn, bool keep_queue) {
+    if (conn->io) frisbeei_give_back(pool, conn->io, sizeof *conn->io);
+    conn->io = NULL;
+    frisbeei_in_drop(pool, conn);
+    if (conn->deferred) frisbeei_give_back(pool, conn->deferred, conn->deferred->bytes);
+    conn->deferred = NULL;
+    if (keep_queue) return;
+    frisbeei_queue_drop(pool, conn);
+    if (conn->calls) frisbeei_give_back(pool, conn->calls, conn->calls->bytes);
+    conn->calls = NULL;
+}
+
+// The end of a session, in the order that the manual promises; then another one, or the end of the handle.
+static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_events *events = conn->profile->desc.events;
+    frisbeei_extra *extra = conn->extra;
+    const bool retry = frisbeei_will_retry(pool, conn), keep_queue = retry && !(conn->flags & FRISBEEI_EVER_OPENED);
+    frisbee_close_info info;
+    frisbee_span unsent = {NULL, 0};
+    uint8_t *copy = NULL;
+    if (conn->flags & FRISBEEI_HANDED_OVER && !frisbeei_unsent(pool, conn, &unsent, &copy)) {
+        conn->flags &= ~(uint32_t)FRISBEEI_HANDED_OVER; // no memory to hand over with: it is closed after all
+        conn->reason = FRISBEE_NO_MEMORY;
+    }
+    info.reason = (frisbee_result)conn->reason;
+    info.system_error = conn->system_error;
+    info.opened = conn->flags & FRISBEEI_OPENED;
+    frisbeei_timer_clear(pool, conn);
+    frisbeei_close_transport(pool, conn);
+    if (!keep_queue) frisbeei_calls_end_all(pool, conn, pool->ending);
+    if (extra && extra->hand == FRISBEEI_HAND_OVER) frisbeei_hand_tell(pool, conn, unsent);
+    frisbeei_give_back(pool, copy, frisbeei_unsent_bytes(pool, conn));
+    if (extra && extra->started && extra->protocol->stop) extra->protocol->stop(pool, frisbeei_handle(conn), extra->state);
+    if (extra) {
+        extra->started = extra->raw = false;
+        extra->hand = FRISBEEI_HAND_NONE;
+        extra->protocol = conn->profile->desc.protocol;
+    }
+    frisbeei_session_drop(pool, conn, keep_queue);
+    frisbeei_run_releases(pool);
+    info.retry_ms = retry && frisbeei_will_retry(pool, conn) ? frisbeei_retry_pause(pool, conn) : FRISBEE_NEVER;
+    FRISBEEI_LOG(pool, FRISBEE_LOG_INFO, "connection closed: ", frisbee_result_string(info.reason));
+    if (events && events->on_close) events->on_close(pool, frisbeei_handle(conn), &info, conn->user);
+    if (info.retry_ms >= 0 && frisbeei_will_retry(pool, conn)) {
+        conn->session++;
+        conn->wire = FRISBEE_WIRE_AUTO;
+        if (!keep_queue) conn->header = 10;
+        conn->flags &= FRISBEEI_EVER_OPENED | FRISBEEI_IS_DIRTY | FRISBEEI_HAS_WORK | FRISBEEI_WANT_WRITABLE | FRISBEEI_PAUSED | (keep_queue ? (uint32_t)FRISBEEI_FINISH : 0u);
+        conn->pings = 0;
+        conn->state = FRISBEEI_WAITING;
+        frisbeei_deadline(pool, conn, info.retry_ms);
+        if (conn->calls) frisbeei_timer_in(pool, conn, 0);
+        return;
+    }
+    if (info.retry_ms >= 0) { // closed in its on_close, which had announced another session: the handle's end is told as well
+        info.reason = FRISBEE_OK;
+        info.system_error = 0;
+        info.opened = false;
+        info.retry_ms = FRISBEE_NEVER;
+        frisbeei_calls_end_all(pool, conn, pool->ending);
+        if (events && events->on_close) events->on_close(pool, frisbeei_handle(conn), &info, conn->user);
+    }
+    frisbeei_session_drop(pool, conn, false);
+    frisbeei_total_add(&pool->total, conn);
+    frisbeei_extra_drop(pool, conn);
+    frisbeei_timer_clear(pool, conn);
+    frisbeei_dirty_remove(pool, conn);
+    frisbeei_profile_release(pool, conn->profile);
+    frisbeei_conn_give(pool, conn);
+    frisbeei_listeners_resume(pool, false);
+}
+
+static void frisbeei_start(frisbee_pool *pool, frisbeei_conn *conn);
+
+// Everything that waited for a safe point. Work that comes up meanwhile waits for the next time, but for closing.
+static void frisbeei_run_work(frisbee_pool *pool) {
+    const uint32_t last = pool->work_tail;
+    uint32_t index = 0;
+    while (pool->work_head && index != last) {
+        frisbeei_conn *conn;
+        uint8_t bits;
+        index = pool->work_head;
+        conn = frisbeei_at(pool, index);
+        pool->work_head = conn->next_work;
+        if (!pool->work_head) pool->work_tail = 0;
+        conn->flags &= ~(uint32_t)FRISBEEI_HAS_WORK;
+        bits = conn->work;
+        conn->work = 0;
+        if (bits & FRISBEEI_WORK_START && conn->state != FRISBEEI_CLOSED) frisbeei_start(pool, conn);
+        if (bits & FRISBEEI_WORK_INPUT && conn->state != FRISBEEI_CLOSED) frisbeei_resume(pool, conn);
+        if (bits & FRISBEEI_WORK_SWEEP && conn->state != FRISBEEI_CLOSED) frisbeei_calls_sweep(pool, conn);
+        if (bits & FRISBEEI_WORK_HAND) frisbeei_hand_step(pool, conn, false);
+        if (bits & FRISBEEI_WORK_WRITABLE && conn->state == FRISBEEI_OPEN && conn->profile->desc.events->on_writable)
+            conn->profile->desc.events->on_writable(pool, frisbeei_handle(conn), conn->user);
+        if (conn->state == FRISBEEI_CLOSED) {
+            if (conn->flags & FRISBEEI_HAS_WORK) continue; // further back in the list: closed from there
+            frisbeei_close_session(pool, conn);
+        }
+    }
+}
+
+// >>sockets: addresses, listening, connecting
+
+#if FRISBEEI_SOCKETS
+static bool frisbeei_port(const char *text, uint16_t *port) {
+    uint32_t value = 0;
+    const char *at;
+    for (at = text; *at; at++) {
+        if (*at < '0' || *at > '9' || at - text > 4) return false;
+        value = value * 10 + (uint32_t)(*at - '0');
+    }
+    *port = (uint16_t)value;
+    return at != text && value <= 65535;
+}
+
+// Splits "host:port", "[v6]:port" or "unix:/path" (port NULL) into text of its own: host, end, port, end.
+static frisbee_result frisbeei_split(const char *address, char *text, size_t room, const char **port) {
+    const size_t length = address ? strlen(address) : 0;
+    const char *colon = address ? strrchr(address, ':') : NULL;
+    size_t host;
+    uint16_t number;
+    if (!colon || length + 1 > room) return FRISBEE_INVALID;
+    memcpy(text, address, length + 1);
+    *port = NULL;
+    if (strncmp(address, "unix:", 5) == 0) return address[5] && length - 5 < sizeof(((struct sockaddr_un *)0)->sun_path) ? FRISBEE_OK : FRISBEE_INVALID;
+    host = (size_t)(colon - address);
+    if (!frisbeei_port(colon + 1, &number)) return FRISBEE_INVALID;
+    text[host] = 0;
+    *port = text + host + 1;
+    if (text[0] == '[') {
+        if (host < 3 || text[host - 1] != ']') return FRISBEE_INVALID;
+        text[host - 1] = 0;
+        memmove(text, text + 1, host - 1);
+    } else if (strchr(text, ':')) return FRISBEE_INVALID; // IPv6 without brackets
+    return FRISBEE_OK;
+}
+
+static bool frisbeei_numeric(const char *host, const char *port, frisbeei_address *address) {
+    uint16_t number = 0;
+    memset(address, 0, sizeof *address);
+    if (!port) {
+        address->to.local.sun_family = AF_UNIX;
+        memcpy(address->to.local.sun_path, host + 5, strlen(host + 5));
+        address->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(host + 5) + 1);
+        return true;
+    }
+    (void)frisbeei_port(port, &number);
+    if (inet_pton(AF_INET, host, &address->to.v4.sin_addr) == 1) {
+        address->to.v4.sin_family = AF_INET;
+        address->to.v4.sin_port = htons(number);
+        address->length = sizeof address->to.v4;
+        return true;
+    }
+    memset(address, 0, sizeof *address);
+    if (inet_pton(AF_INET6, host, &address->to.v6.sin6_addr) != 1) return false;
+    address->to.v6.sin6_family = AF_INET6;
+    address->to.v6.sin6_port = htons(number);
+    address->length = sizeof address->to.v6;
+    return true;
+}
+
+static size_t frisbeei_put_text(char *text, size_t room, size_t at, const char *more) {
+    for (; *more; more++, at++)
+        if (at < room) text[at] = *more;
+    if (room) text[at < room ? at : room - 1] = 0;
+    return at;
+}
+
+static frisbee_result frisbeei_address_text(const frisbeei_address *address, char *text, size_t room) {
+    char host[INET6_ADDRSTRLEN] = "", port[8];
+    size_t at = 0;
+    int family = address->to.any.sa_family, i = (int)sizeof port - 1;
+    uint32_t number;
+    if (family == AF_UNIX) {
+        at = frisbeei_put_text(text, room, 0, "unix:");
+        if (address->length > offsetof(struct sockaddr_un, sun_path)) at = frisbeei_put_text(text, room, at, address->to.local.sun_path);
+        return at < room ? FRISBEE_OK : FRISBEE_TOO_LARGE;
+    }
+    if (family != AF_INET && family != AF_INET6) return FRISBEE_UNSUPPORTED;
+    number = ntohs(family == AF_INET ? address->to.v4.sin_port : address->to.v6.sin6_port);
+    port[i] = 0;
+    do port[--i] = (char)('0' + number % 10);
+    while ((number /= 10) != 0);
+    (void)inet_ntop(family, family == AF_INET ? (const void *)&address->to.v4.sin_addr : (const void *)&address->to.v6.sin6_addr, host, sizeof host);
+    if (family == AF_INET6) at = frisbeei_put_text(text, room, at, "[");
+    at = frisbeei_put_text(text, room, at, host);
+    at = frisbeei_put_text(text, room, at, family == AF_INET6 ? "]:" : ":");
+    at = frisbeei_put_text(text, room, at, port + i);
+    return at < room ? FRISBEE_OK : FRISBEE_TOO_LARGE;
+}
+
+static bool frisbeei_fd_prepare(int fd) {
+    const int flags = FRISBEE_SYS_FCNTL(fd, F_GETFL);
+    return flags >= 0 && FRISBEE_SYS_FCNTL(fd, F_SETFL, flags | O_NONBLOCK) >= 0 && FRISBEE_SYS_FCNTL(fd, F_SETFD, FD_CLOEXEC) >= 0;
+}
+
+static bool frisbeei_socket_prepare(int fd) {
+    const int on = 1;
+    (void)FRISBEE_SYS_SETSOCKOPT(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); // not on Unix sockets
+#ifdef SO_NOSIGPIPE
+    (void)FRISBEE_SYS_SETSOCKOPT(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+    return frisbeei_fd_prepare(fd);
+}
+
+static frisbee_result frisbeei_refusal(int error) {
+    return error == ECONNREFUSED || error == ENOENT ? FRISBEE_REFUSED : FRISBEE_SYSTEM;
+}
+
+// TCP lets a socket connect to itself when it tries the port that it was given: a dead local server seems alive.
+static bool frisbeei_self_connected(int fd) {
+    frisbeei_address own, peer;
+    memset(&own, 0, sizeof own);
+    memset(&peer, 0, sizeof peer);
+    own.length = peer.length = sizeof own.to;
+    if (FRISBEE_SYS_GETSOCKNAME(fd, &own.to.any, &own.length) != 0 || FRISBEE_SYS_GETPEERNAME(fd, &peer.to.any, &peer.length) != 0) return false;
+    return own.to.any.sa_family != AF_UNIX && own.length == peer.length && memcmp(&own.to, &peer.to, own.length) == 0;
+}
+
+// Tries the addresses that are left, until one is on its way.
+static void frisbeei_connect_next(frisbee_pool *pool, frisbeei_conn *conn, int error) {
+    frisbeei_extra *extra = conn->extra;
+    while (extra->address_next < extra->address_count) {
+        const frisbeei_address *address = &extra->addresses[extra->address_next++];
+        const int fd = FRISBEE_SYS_SOCKET(address->to.any.sa_family, SOCK_STREAM, 0);
+        int result;
+        if (fd < 0) {
+            error = errno;
+            continue;
+        }
+        result = frisbeei_socket_prepare(fd) ? FRISBEE_SYS_CONNECT(fd, &address->to.any, address->length) : -1;
+        if (result == 0 || errno == EINPROGRESS || errno == EINTR) {
+            conn->watch.fd = fd;
+            conn->state = FRISBEEI_CONNECTING;
+            frisbeei_interest(pool, conn);
+            return;
+        }
+        error = errno;
+        (void)FRISBEE_SYS_CLOSE(fd);
+    }
+    frisbeei_fail(pool, conn, frisbeei_refusal(error), error);
+    conn->system_error = error;
+}
+
+static void frisbeei_connected(frisbee_pool *pool, frisbeei_conn *conn) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (FRISBEE_SYS_GETSOCKOPT(conn->watch.fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error == 0 && frisbeei_self_connected(conn->watch.fd)) error = ECONNREFUSED;
+    if (error == 0) {
+        frisbeei_open_session(pool, conn);
+        return;
+    }
+    frisbeei_poller_remove(pool, &conn->watch);
+    (void)FRISBEE_SYS_CLOSE(conn->watch.fd);
+    conn->watch.fd = -1;
+    frisbeei_connect_next(pool, conn, error);
+}
+
+static frisbee_result frisbeei_addresses_set(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_address *addresses, uint32_t count) {
+    frisbeei_extra *extra = conn->extra;
+    frisbeei_give_back(pool, extra->addresses, extra->address_count * sizeof *extra->addresses);
+    extra->address_count = extra->address_next = 0;
+    extra->addresses = (frisbeei_address *)frisbeei_allocate(pool, count * sizeof *addresses);
+    if (!extra->addresses) return FRISBEE_NO_MEMORY;
+    memcpy(extra->addresses, addresses, count * sizeof *addresses);
+    extra->address_count = count;
+    return FRISBEE_OK;
+}
+
+// The look-up's answer: connect, or fail.
+static void frisbeei_resolve_done(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_address *addresses, uint32_t count) {
+    frisbee_result result = count ? frisbeei_addresses_set(pool, conn, addresses, count) : FRISBEE_REFUSED;
+    if (result == FRISBEE_OK) frisbeei_connect_next(pool, conn, 0);
+    else frisbeei_fail(pool, conn, result, 0);
+}
+
+#if FRISBEEI_THREADS
+// A look-up on a thread of its own, which may take as long as it likes: it answers by a task, to a pool that may be gone.
+typedef struct frisbeei_lookup {
+    frisbee_task task;
+    frisbee_remote *remote;
+    uint64_t token;
+    uint32_t count;
+    frisbeei_address addresses[FRISBEEI_ADDRESSES];
+    char host[256], port[8];
+} frisbeei_lookup;
+
+static void frisbeei_lookup_done(frisbee_task *task, frisbee_pool *pool) {
+    frisbeei_lookup *lookup = (frisbeei_lookup *)(void *)task;
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, lookup->token) : NULL;
+    if (conn && conn->state == FRISBEEI_RESOLVING) frisbeei_resolve_done(pool, conn, lookup->addresses, lookup->count);
+    FRISBEE_FREE(lookup);
+}
+
+static void *frisbeei_lookup_run(void *argument) {
+    frisbeei_lookup *lookup = (frisbeei_lookup *)argument;
+    frisbee_remote *remote = lookup->remote;
+    struct addrinfo hints, *found = NULL, *at;
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    if (FRISBEE_SYS_GETADDRINFO(lookup->host, lookup->port, &hints, &found) != 0) found = NULL;
+    for (at = found; at && lookup->count < FRISBEEI_ADDRESSES; at = at->ai_next) {
+        frisbeei_address *address = &lookup->addresses[lookup->count];
+        if ((at->ai_family != AF_INET && at->ai_family != AF_INET6) || at->ai_addrlen > sizeof address->to) continue;
+        memset(address, 0, sizeof *address);
+        memcpy(&address->to, at->ai_addr, at->ai_addrlen);
+        address->length = (socklen_t)at->ai_addrlen;
+        lookup->count++;
+    }
+    if (found) FRISBEE_SYS_FREEADDRINFO(found);
+    if (frisbee_remote_post(remote, &lookup->task) != FRISBEE_OK) FRISBEE_FREE(lookup);
+    frisbee_remote_release(remote);
+    return NULL;
+}
+
+static frisbee_result frisbeei_lookup_start(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_lookup *lookup;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+    int error;
+    if (strlen(conn->extra->host) >= sizeof lookup->host) return FRISBEE_INVALID;
+    lookup = (frisbeei_lookup *)FRISBEE_MALLOC(sizeof *lookup);
+    if (!lookup) return FRISBEE_NO_MEMORY;
+    memset(lookup, 0, sizeof *lookup);
+    lookup->task.run = frisbeei_lookup_done;
+    lookup->token = conn->id;
+    memcpy(lookup->host, conn->extra->host, strlen(conn->extra->host));
+    memcpy(lookup->port, conn->extra->port, strlen(conn->extra->port));
+    lookup->remote = frisbee_remote_retain(pool);
+    if (!lookup->remote) {
+        FRISBEE_FREE(lookup);
+        return FRISBEE_NO_MEMORY;
+    }
+    sigfillset(&all); // the program's signals are for the program's threads
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    error = FRISBEE_SYS_THREAD(&thread, &attributes, frisbeei_lookup_run, lookup);
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) return FRISBEE_OK;
+    frisbee_remote_release(lookup->remote);
+    FRISBEE_FREE(lookup);
+    return frisbeei_system(pool, error);
+}
+#endif
+
+static void frisbeei_resolve(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_extra *extra = conn->extra;
+    frisbeei_address address;
+    frisbee_result result = FRISBEE_UNSUPPORTED;
+    conn->state = FRISBEEI_RESOLVING;
+    frisbeei_deadline(pool, conn, conn->profile->desc.connect_ms);
+    if (frisbeei_numeric(extra->host, extra->port, &address)) {
+        frisbeei_resolve_done(pool, conn, &address, 1);
+        return;
+    }
+    if (pool->desc.resolve) result = pool->desc.resolve(pool->desc.resolve_context, extra->host, conn->id);
+#if FRISBEEI_THREADS
+    else result = frisbeei_lookup_start(pool, conn);
+#endif
+    if (result != FRISBEE_OK) frisbeei_fail(pool, conn, result, pool->system_error);
+}
+
+static uint64_t frisbeei_listener_token(uint32_t place) { return FRISBEEI_TOKEN_LISTENER + (uint64_t)place; }
+
+static void frisbeei_listener_rest(frisbee_pool *pool, frisbeei_listener *listener) {
+    frisbeei_poller_remove(pool, &listener->watch);
+}
+
+// A connection has gone, or the pause after a lack of descriptors is over: listeners go on.
+static void frisbeei_listeners_resume(frisbee_pool *pool, bool tired) {
+    uint32_t i;
+    if (tired) pool->accept_at = 0;
+    for (i = 0; i < pool->listener_count; i++) {
+        frisbeei_listener *listener = pool->listeners[i];
+        if (!listener || !(listener->full || (listener->tired && tired))) continue;
+        if (listener->tired && !tired) continue;
+        listener->full = listener->tired = false;
+        if (frisbeei_poller_set(pool, &listener->watch, frisbeei_listener_token(i), FRISBEE_READ) != FRISBEE_OK) {
+            listener->tired = true;
+            pool->accept_at = pool->now + FRISBEEI_ACCEPT_PAUSE_MS * 1000;
+        }
+    }
+}
+
+static void frisbeei_accept_one(frisbee_pool *pool, frisbeei_listener *listener, int fd) {
+    frisbeei_conn *conn = frisbeei_socket_prepare(fd) ? frisbeei_conn_take(pool) : NULL;
+    if (!conn) {
+        FRISBEEI_LOG(pool, FRISBEE_LOG_WARNING, "accepted connection dropped: no memory", "");
+        (void)FRISBEE_SYS_CLOSE(fd);
+        return;
+    }
+    conn->profile = listener->profile;
+    conn->profile->references++;
+    conn->user = conn->profile->desc.user;
+    conn->flags |= FRISBEEI_ACCEPTED;
+    conn->watch.fd = fd;
+    if (conn->profile->desc.protocol && frisbeei_extra_need(pool, conn) != FRISBEE_OK) {
+        conn->state = FRISBEEI_OPENING;
+        frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        return;
+    }
+    if (conn->extra) conn->extra->protocol = conn->profile->desc.protocol;
+    frisbeei_open_session(pool, conn);
+}
+
+// Out of descriptors or memory: rest for a while, the backlog keeps who waits. Without this the loop would spin on a readable listener.
+static void frisbeei_accept_failed(frisbee_pool *pool, frisbeei_listener *listener, int error) {
+    if (error == ECONNABORTED || error == EINTR || frisbeei_again(error) || error == EPROTO) return;
+    FRISBEEI_LOG(pool, FRISBEE_LOG_WARNING, "accept failed, pausing: ", error == EMFILE || error == ENFILE ? "out of descriptors" : "system error");
+    listener->tired = true;
+    frisbeei_listener_rest(pool, listener);
+    pool->accept_at = pool->now + FRISBEEI_ACCEPT_PAUSE_MS * 1000;
+}
+
+static void frisbeei_accept(frisbee_pool *pool, uint32_t place) {
+    int i;
+    for (i = 0; i < FRISBEEI_ACCEPTS && !pool->ending; i++) {
+        frisbeei_listener *listener = place < pool->listener_count ? pool->listeners[place] : NULL; // wrap may close it
+        int fd;
+        if (!listener || listener->tired || listener->full) return;
+        if (pool->conn_count >= pool->desc.max_conns || listener->profile->references - 1 >= listener->profile->desc.max_conns) {
+            listener->full = true;
+            frisbeei_listener_rest(pool, listener);
+            return;
+        }
+        fd = FRISBEE_SYS_ACCEPT(listener->watch.fd, NULL, NULL);
+        if (fd < 0) {
+            const int error = errno;
+            if (frisbeei_again(error) && error != EINTR) return;
+            frisbeei_accept_failed(pool, listener, error);
+            continue;
+        }
+        frisbeei_accept_one(pool, listener, fd);
+    }
+}
+#else
+static void frisbeei_listeners_resume(frisbee_pool *pool, bool tired) { (void)pool, (void)tired; }
+#endif
+
+static void frisbeei_start(frisbee_pool *pool, frisbeei_conn *conn) {
+#if FRISBEEI_SOCKETS
+    if (conn->extra && conn->extra->host) {
+        frisbeei_resolve(pool, conn);
+        return;
+    }
+#endif
+    frisbeei_open_session(pool, conn);
+}
+
+// >>events: readiness, and deadlines
+
+#if FRISBEEI_SOCKETS
+// Error or hang-up on a connection that is not being read: act, or the poller reports it for ever.
+static void frisbeei_hangup(frisbee_pool *pool, frisbeei_conn *conn) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (FRISBEE_SYS_GETSOCKOPT(conn->watch.fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error) frisbeei_fail(pool, conn, FRISBEE_SYSTEM, error);
+    else if (conn->state == FRISBEEI_DRAINING) frisbeei_fail(pool, conn, (frisbee_result)conn->reason, 0);
+    else if (conn->flags & FRISBEEI_ENDED) frisbeei_fail(pool, conn, FRISBEE_CLOSED, 0);
+    else { // paused: what is unread stays in the socket until it is resumed
+        frisbeei_poller_remove(pool, &conn->watch);
+        conn->flags |= FRISBEEI_UNWATCHED;
+    }
+}
+#endif
+
+static void frisbeei_try(frisbee_pool *pool, frisbeei_conn *conn, unsigned ready) {
+    switch ((frisbeei_state)conn->state) {
+#if FRISBEEI_SOCKETS
+    case FRISBEEI_CONNECTING: frisbeei_connected(pool, conn); return;
+#else
+    case FRISBEEI_CONNECTING: return;
+#endif
+    case FRISBEEI_OPENING: frisbeei_try_open(pool, conn); return;
+    case FRISBEEI_FREE:
+    case FRISBEEI_WAITING:
+    case FRISBEEI_RESOLVING:
+    case FRISBEEI_CLOSED: return;
+    case FRISBEEI_SNIFFING:
+    case FRISBEEI_OPEN:
+    case FRISBEEI_DRAINING:
+    case FRISBEEI_LINGERING: break;
+    }
+    if ((ready & FRISBEE_WRITE && conn->flags & FRISBEEI_BLOCKED) || conn->io) {
+        conn->flags &= ~(uint32_t)FRISBEEI_BLOCKED;
+        frisbeei_dirty(pool, conn);
+    }
+    if (frisbeei_may_read(conn)) {
+        if (ready & ((unsigned)FRISBEE_READ | (unsigned)FRISBEEI_HANGUP) || conn->io) frisbeei_read(pool, conn);
+    }
+#if FRISBEEI_SOCKETS
+    else if (ready & FRISBEEI_HANGUP && conn->watch.fd >= 0) frisbeei_hangup(pool, conn);
+#endif
+}
+
+// Is `limit` ms since `since` over? If not, *next is at most when it will be.
+static bool frisbeei_due(const frisbee_pool *pool, uint32_t since, int64_t limit, int64_t *next) {
+    const int64_t left = limit - frisbeei_elapsed(pool, since);
+    const int64_t at = (pool->turn_now / 1000 + left) * 1000;
+    if (limit < 0) return false;
+    if (left <= 0) return true;
+    if (at < *next) *next = at;
+    return false;
+}
+
+static void frisbeei_expire_state(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next) {
+    if (conn->deadline == FRISBEEI_NO_TIME || conn->deadline == 0) return;
+    if (conn->deadline > pool->turn_now) {
+        if (conn->deadline < *next) *next = conn->deadline;
+        return;
+    }
+    switch ((frisbeei_state)conn->state) {
+    case FRISBEEI_WAITING:
+        conn->deadline = FRISBEEI_NO_TIME;
+        frisbeei_work(pool, conn, FRISBEEI_WORK_START);
+        break;
+    case FRISBEEI_RESOLVING:
+    case FRISBEEI_CONNECTING:
+    case FRISBEEI_OPENING: frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0); break;
+    case FRISBEEI_SNIFFING: // a connector that waited for the peer's wire in vain
+        frisbeei_set_wire(pool, conn, FRISBEE_WIRE_V1);
+        frisbeei_announce(pool, conn);
+        break;
+    case FRISBEEI_LINGERING: frisbeei_fail(pool, conn, (frisbee_result)conn->reason, 0); break;
+    case FRISBEEI_OPEN:
+    case FRISBEEI_DRAINING:
+    case FRISBEEI_CLOSED:
+    case FRISBEEI_FREE: conn->deadline = FRISBEEI_NO_TIME; break;
+    }
+}
+
+// A packet may take packet_ms, and a millisecond more for each 64 bytes.
+static int64_t frisbeei_packet_limit(const frisbeei_conn *conn) {
+    const int64_t limit = conn->profile->desc.packet_ms;
+    if (limit < 0 || conn->in_size < conn->header || conn->state != FRISBEEI_OPEN) return limit;
+    return limit + frisbeei_get32(conn->in + conn->header - 4) / 64;
+}
+
+static void frisbeei_expire_heartbeat(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    const uint32_t since = (int32_t)(conn->heard - conn->pinged) > 0 ? conn->heard : conn->pinged;
+    if (desc->heartbeat_ms < 0 || conn->state != FRISBEEI_OPEN || !frisbeei_is_packets(conn) || frisbeei_handing(conn) || conn->flags & FRISBEEI_ENDED) return;
+    if (frisbeei_may_read(conn) && frisbeei_due(pool, conn->heard, desc->heartbeat_timeout_ms, next)) {
+        frisbeei_try(pool, conn, FRISBEE_READ); // what came is read before the peer is called dead
+        if (conn->state != FRISBEEI_OPEN || conn->flags & FRISBEEI_ENDED) return;
+        if (frisbeei_may_read(conn) && frisbeei_due(pool, conn->heard, desc->heartbeat_timeout_ms, next)) {
+            frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+            return;
+        }
+    }
+    if (conn->flags & FRISBEEI_FINISH) return;
+    // a PING after silence, and now and then on a busy connection, for the round trip
+    if (frisbeei_due(pool, since, desc->heartbeat_ms, next) || frisbeei_due(pool, conn->pinged, (int64_t)desc->heartbeat_ms * 8, next)) {
+        frisbeei_ping(pool, conn);
+        (void)frisbeei_due(pool, conn->pinged, desc->heartbeat_ms, next);
+    }
+}
+
+// A connection's timer fired: do what is due, find out what is next.
+static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    int64_t next = FRISBEEI_NO_TIME;
+    if (conn->calls && conn->calls->timed) {
+        if ((int32_t)(pool->turn_tick - conn->calls->due) >= 0) frisbeei_calls_sweep(pool, conn);
+        if (conn->calls && conn->calls->timed) {
+            const int64_t at = (pool->turn_now / 1000 + (int32_t)(conn->calls->due - pool->turn_tick)) * 1000;
+            if (at < next) next = at;
+        }
+    }
+    frisbeei_expire_state(pool, conn, &next);
+    if (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_SNIFFING || conn->state == FRISBEEI_DRAINING) {
+        if (conn->flags & FRISBEEI_PARTIAL && frisbeei_may_read(conn) && frisbeei_due(pool, conn->packet_since, frisbeei_packet_limit(conn), &next))
+            frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        if (conn->flags & FRISBEEI_FENCED && !frisbeei_handing(conn) && frisbeei_due(pool, conn->packet_since, desc->packet_ms, &next))
+            frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        if (conn->flags & FRISBEEI_STALLED && frisbeei_due(pool, conn->write_since, desc->write_ms, &next)) frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        if (desc->idle_ms >= 0 && conn->flags & FRISBEEI_OPENED && frisbeei_due(pool, conn->used, desc->idle_ms, &next))
+            frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        if (frisbeei_handing(conn) && conn->extra->hand_deadline != FRISBEEI_NO_TIME) {
+            if (conn->extra->hand_deadline <= pool->turn_now) frisbeei_hand_step(pool, conn, true);
+            else if (conn->extra->hand_deadline < next) next = conn->extra->hand_deadline;
+        }
+        frisbeei_expire_heartbeat(pool, conn, &next);
+    }
+    if (conn->state == FRISBEEI_CLOSED || conn->state == FRISBEEI_FREE || next == FRISBEEI_NO_TIME) return;
+    frisbeei_timer_need(pool, conn, next > pool->turn_now ? next : pool->turn_now + 1000);
+}
+
+static void frisbeei_expire_all(frisbee_pool *pool) {
+    while (pool->timer_count && !pool->ending) {
+        frisbeei_conn *conn = frisbeei_at(pool, pool->timers[0]);
+        if (conn->timer_at > pool->turn_now) break;
+        frisbeei_timer_clear(pool, conn);
+        frisbeei_expire(pool, conn);
+    }
+#if FRISBEEI_SOCKETS
+    if (pool->accept_at && pool->accept_at <= pool->turn_now) frisbeei_listeners_resume(pool, true);
+#endif
+}
+
+// >>remote: the pool as other threads see it: a stack of tasks that anybody may push to and only the pool takes, whole
+
+static void frisbeei_remote_ring(frisbee_remote *remote) {
+#if FRISBEEI_SOCKETS
+    const int error = errno; // signal handlers ring as well
+    const char byte = 1;
+    if (FRISBEE_SYS_WRITE(remote->pipe[1], &byte, 1) < 0) errno = error; // a full pipe wakes as well
+#else
+    (void)remote;
+#endif
+}
+
+FRISBEE_API frisbee_result frisbee_remote_post(frisbee_remote *remote, frisbee_task *task) {
+    frisbee_task *head;
+    if (!remote || !task || !task->run) return FRISBEE_INVALID;
+    head = FRISBEEI_LOAD(&remote->tasks);
+    do {
+        if (head == FRISBEEI_GONE) return FRISBEE_CLOSED;
+        task->next = head;
+    } while (!FRISBEEI_REPLACE(&remote->tasks, &head, task));
+    if (!head) frisbeei_remote_ring(remote);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API void frisbee_remote_stop(frisbee_remote *remote) {
+    if (!remote) return;
+    (void)FRISBEEI_EXCHANGE(&remote->stop, 1);
+    frisbeei_remote_ring(remote);
+}
+
+FRISBEE_API void frisbee_remote_release(frisbee_remote *remote) {
+    if (!remote || FRISBEEI_ADD(&remote->references, -1) > 0) return;
+#if FRISBEEI_SOCKETS
+    (void)FRISBEE_SYS_CLOSE(remote->pipe[0]);
+    (void)FRISBEE_SYS_CLOSE(remote->pipe[1]);
+#endif
+    if (!remote->fixed) FRISBEE_FREE(remote); // not by the pool's allocator: the pool and its thread may be gone
+}
+
+#if FRISBEEI_SOCKETS
+static bool frisbeei_remote_pipe(frisbee_pool *pool, frisbee_remote *remote) {
+    if (FRISBEE_SYS_PIPE(remote->pipe) != 0) {
+        (void)frisbeei_system(pool, errno);
+        return false;
+    }
+    pool->wake.fd = remote->pipe[0];
+    if (frisbeei_fd_prepare(remote->pipe[0]) && frisbeei_fd_prepare(remote->pipe[1]) &&
+        frisbeei_poller_set(pool, &pool->wake, FRISBEEI_TOKEN_WAKE, FRISBEE_READ) == FRISBEE_OK)
+        return true;
+    (void)FRISBEE_SYS_CLOSE(remote->pipe[0]);
+    (void)FRISBEE_SYS_CLOSE(remote->pipe[1]);
+    return false;
+}
+#endif
+
+FRISBEE_API frisbee_remote *frisbee_remote_retain(frisbee_pool *pool) {
+    frisbee_remote *remote;
+    if (!pool || pool->ending) return NULL;
+    if (!pool->remote) {
+        remote = pool->fixed ? (frisbee_remote *)frisbeei_allocate(pool, sizeof *remote) : (frisbee_remote *)FRISBEE_MALLOC(sizeof *remote);
+        if (!remote) return NULL;
+        memset(remote, 0, sizeof *remote);
+        remote->fixed = pool->fixed;
+        remote->references = 1; // the pool's own
+#if FRISBEEI_SOCKETS
+        if (!frisbeei_remote_pipe(pool, remote)) {
+            if (pool->fixed) frisbeei_give_back(pool, remote, sizeof *remote);
+            else FRISBEE_FREE(remote);
+            return NULL;
+        }
+#endif
+        pool->remote = remote;
+    }
+    (void)FRISBEEI_ADD(&pool->remote->references, 1);
+    return pool->remote;
+}
+
+// Runs what was posted, oldest first. `pool` NULL in the end, and nothing can be posted any more.
+static void frisbeei_run_tasks(frisbee_pool *pool, bool last) {
+    frisbee_task *task, *first = NULL, *next;
+    if (!pool->remote) return;
+    if (FRISBEEI_EXCHANGE(&pool->remote->stop, 0)) pool->stop_run = true;
+    if (!last && !FRISBEEI_LOAD(&pool->remote->tasks)) return;
+    task = FRISBEEI_EXCHANGE(&pool->remote->tasks, last ? FRISBEEI_GONE : (frisbee_task *)NULL);
+    for (; task && task != FRISBEEI_GONE; task = next) {
+        next = task->next;
+        task->next = first;
+        first = task;
+    }
+    for (; first; first = next) {
+        next = first->next;
+        first->run(first, pool->ending ? NULL : pool);
+    }
+}
+
+#if FRISBEEI_SOCKETS
+static void frisbeei_remote_drain(frisbee_pool *pool) {
+    char bytes[64];
+    while (FRISBEE_SYS_READ(pool->wake.fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes) {}
+}
+#endif
+
+// >>turn: tasks, what waits, wait, read, deadlines, write, what waits
+
+// The next connection from *index on, or NULL; for walks over all of them.
+static frisbeei_conn *frisbeei_each(const frisbee_pool *pool, uint32_t *index) {
+    const uint32_t end = pool->page_count * FRISBEEI_PAGE;
+    while (*index < end && *index < pool->desc.max_conns) {
+        frisbeei_conn *conn = frisbeei_at(pool, ++*index);
+        if (conn->state != FRISBEEI_FREE) return conn;
+    }
+    return NULL;
+}
+
+// How long the poller may wait: 0 if anything is left to do, otherwise until the next timer, and at most `timeout_ms`.
+static int32_t frisbeei_wait_ms(const frisbee_pool *pool, int32_t timeout_ms) {
+    int64_t at = FRISBEEI_NO_TIME, ms;
+    if (pool->work_head || pool->dirty_head || pool->released || pool->spent || pool->ending) return 0;
+    if (pool->remote && FRISBEEI_LOAD(&pool->remote->tasks)) return 0;
+    if (pool->timer_count) at = frisbeei_at(pool, pool->timers[0])->timer_at;
+    if (pool->accept_at && pool->accept_at < at) at = pool->accept_at;
+    if (pool->shut == 1 && pool->shut_at < at) at = pool->shut_at;
+    if (at != FRISBEEI_NO_TIME) {
+        ms = at <= pool->now ? 0 : (at - pool->now + 999) / 1000; // rounded up, or the end of each wait would be a busy loop
+        if (ms > INT32_MAX) ms = INT32_MAX;
+        if (timeout_ms < 0 || ms < timeout_ms) timeout_ms = (int32_t)ms;
+    }
+    if (pool->polled_count && (timeout_ms < 0 || timeout_ms > 1)) timeout_ms = 1;
+    return timeout_ms < 0 ? FRISBEE_NEVER : timeout_ms;
+}
+
+#if FRISBEEI_SOCKETS
+static void frisbeei_run_events(frisbee_pool *pool) {
+    int i;
+    for (i = 0; i < pool->event_count && !pool->ending && !pool->spent; i++) {
+        const frisbeei_event event = frisbeei_poller_event(pool, i);
+        if (event.token >> 32) {
+            frisbeei_conn *conn = frisbeei_find(pool, event.token); // gone, if a callback of this batch closed it
+            if (conn) frisbeei_try(pool, conn, event.ready);
+        } else if (event.token == FRISBEEI_TOKEN_WAKE) frisbeei_remote_drain(pool);
+        else frisbeei_accept(pool, (uint32_t)(event.token - FRISBEEI_TOKEN_LISTENER));
+    }
+}
+#endif
+
+static void frisbeei_run_polled(frisbee_pool *pool) {
+    uint32_t index = 0;
+    frisbeei_conn *conn;
+    if (!pool->polled_count) return;
+    while ((conn = frisbeei_each(pool, &index)) != NULL && !pool->ending && !pool->spent)
+        if (conn->flags & FRISBEEI_POLLED) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
+}
+
+// A shutdown closes each connection that owes and expects nothing; at its end, all.
+static void frisbeei_run_shutdown(frisbee_pool *pool) {
+    uint32_t index = 0;
+    frisbeei_conn *conn;
+    const bool late = pool->turn_now >= pool->shut_at;
+    if (pool->shut != 1) return;
+    while ((conn = frisbeei_each(pool, &index)) != NULL) {
+        const bool quiet = conn->queued == 0 && !frisbeei_deferred_count(conn) && (!conn->calls || conn->calls->live == 0) && !frisbeei_handing(conn);
+        conn->flags |= FRISBEEI_NO_RETRY;
+        if (late) frisbeei_fail(pool, conn, FRISBEE_OK, 0);
+        else if (quiet || conn->state == FRISBEEI_WAITING) frisbeei_begin_close(pool, conn, FRISBEE_OK);
+    }
+    if (pool->conn_count == 0) pool->shut = 2;
+}
+
+// What collected: writes, then callbacks at a safe point.
+static void frisbeei_settle(frisbee_pool *pool) {
+    frisbeei_flush_all(pool);
+    frisbeei_run_releases(pool);
+    if (!pool->ending) frisbeei_run_work(pool);
+}
+
+static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
+    frisbee_result result = FRISBEE_OK;
+    frisbeei_clock(pool);
+    pool->spent = false;
+    pool->budget_packets = pool->desc.budget_packets;
+    pool->budget_end = pool->desc.budget_us >= 0 ? pool->now + pool->desc.budget_us : FRISBEEI_NO_TIME;
+    frisbeei_run_tasks(pool, false);
+    frisbeei_settle(pool);
+    if (!pool->ending) frisbeei_flush_all(pool);
+#if FRISBEEI_SOCKETS
+    if (!pool->ending) result = frisbeei_poller_wait(pool, frisbeei_wait_ms(pool, pool->shut == 2 || pool->stop_run ? 0 : timeout_ms));
+#else
+    (void)timeout_ms;
+#endif
+    frisbeei_clock(pool);
+    pool->turn_now = pool->now;
+    pool->turn_tick = (uint32_t)(pool->now / 1000);
+#if FRISBEEI_SOCKETS
+    frisbeei_run_events(pool);
+#endif
+    frisbeei_run_polled(pool);
+    if (!pool->ending) frisbeei_run_tasks(pool, false);
+    frisbeei_expire_all(pool);
+    frisbeei_run_shutdown(pool);
+    frisbeei_settle(pool);
+    if (!pool->ending) frisbeei_flush_all(pool);
+    if (pool->ending) return FRISBEE_DESTROYED;
+    if (result != FRISBEE_OK) return result;
+    if (pool->shut == 1 && pool->conn_count == 0) pool->shut = 2;
+    if (pool->shut == 2) return FRISBEE_CLOSED;
+    return pool->spent ? FRISBEE_AGAIN : FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_poll(frisbee_pool *pool, int32_t timeout_ms) {
+    frisbee_result result;
+    if (!pool) return FRISBEE_INVALID;
+    if (pool->depth) return FRISBEE_BUSY;
+    pool->depth = true;
+    result = frisbeei_turn(pool, timeout_ms);
+    pool->depth = false;
+    if (result == FRISBEE_DESTROYED) frisbeei_pool_free(pool);
+    return result;
+}
+
+FRISBEE_API frisbee_result frisbee_run(frisbee_pool *pool) {
+    if (!pool) return FRISBEE_INVALID;
+    if (pool->depth) return FRISBEE_BUSY;
+    for (;;) {
+        frisbee_result result;
+        if (pool->stop_run) {
+            pool->stop_run = false;
+            return FRISBEE_OK;
+        }
+        result = frisbee_poll(pool, FRISBEE_NEVER);
+        if (result == FRISBEE_CLOSED) return FRISBEE_OK;
+        if (result != FRISBEE_OK && result != FRISBEE_AGAIN) return result;
+    }
+}
+
+FRISBEE_API frisbee_result frisbee_flush(frisbee_pool *pool) {
+    if (!pool) return FRISBEE_INVALID;
+    if (pool->ending) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    frisbeei_flush_all(pool);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API void frisbee_stop(frisbee_pool *pool) {
+    if (pool) pool->stop_run = true;
+}
+
+FRISBEE_API frisbee_socket frisbee_wait_fd(frisbee_pool *pool) {
+#if FRISBEE_POLLER == FRISBEE_POLLER_EPOLL
+    return pool ? (frisbee_socket)pool->poller : FRISBEE_NO_SOCKET;
+#else
+    (void)pool;
+    return FRISBEE_NO_SOCKET;
+#endif
+}
+
+FRISBEE_API int32_t frisbee_next_timeout(frisbee_pool *pool) {
+    if (!pool) return FRISBEE_NEVER;
+    frisbeei_clock_outside(pool);
+    return frisbeei_wait_ms(pool, FRISBEE_NEVER);
+}
+
+FRISBEE_API int frisbee_system_error(frisbee_pool *pool) { return pool ? pool->system_error : 0; }
+
+// >>pool
+
+// What FRISBEE_POOL_BYTES promises, checked against what is carved.
+#define FRISBEEI_FIXED_PER_CONN                                                                                                                   \
+    (sizeof(frisbeei_conn) + 2 * sizeof(frisbeei_profile) + sizeof(frisbeei_listener) + sizeof(frisbeei_extra) + sizeof(frisbee_transport) +       \
+     (FRISBEEI_FIXED_BORROWED + 1) * sizeof(frisbeei_chunk) + sizeof(frisbeei_calls) + sizeof(frisbeei_deferred) + 4 * sizeof(frisbeei_call) +     \
+     4 * sizeof(uint64_t) + FRISBEEI_CONTROL_ROOM + 64 + 96 + 16 * 16)
+typedef char frisbeei_assert_conn_bytes[FRISBEEI_FIXED_PER_CONN <= 1104 + 128 * sizeof(void *) ? 1 : -1];
+typedef char frisbeei_assert_pool_bytes[sizeof(frisbee_pool) + FRISBEEI_FIXED_HANDLERS * sizeof(frisbeei_on) + sizeof(frisbee_remote) +
+                                                2 * (sizeof(frisbeei_listener) + sizeof(frisbeei_profile)) + 256 <=
+                                            1728 + 192 * sizeof(void *)
+                                        ? 1
+                                        : -1];
+typedef char frisbeei_assert_call_bytes[2 * sizeof(frisbeei_call) + 4 * sizeof(uint64_t) <= 112 ? 1 : -1];
+typedef char frisbeei_assert_states[(int)FRISBEEI_CLOSED < 256 && FRISBEE_CHUNK >= 4096 && FRISBEE_EVENTS > 0 ? 1 : -1];
+
+static int32_t frisbeei_or(int32_t value, int32_t otherwise) { return value == 0 ? otherwise : value; }
+
+static frisbee_result frisbeei_pool_desc_check(frisbee_pool_desc *desc) {
+    const frisbee_allocator *a = &desc->allocator;
+    if ((a->allocate || a->resize || a->release) && !(a->allocate && a->resize && a->release)) return FRISBEE_INVALID;
+    if (desc->budget_us < FRISBEE_NEVER || desc->max_step_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
+    if (!FRISBEEI_SOCKETS && !desc->now_us) return FRISBEE_INVALID; // without a system there is no clock
+    desc->budget_us = frisbeei_or(desc->budget_us, FRISBEE_NEVER);
+    desc->max_step_ms = frisbeei_or(desc->max_step_ms, FRISBEE_NEVER);
+    if (desc->memory) {
+        if (a->allocate || !desc->max_conns || !desc->max_calls || !desc->max_packet || !desc->queue_limit) return FRISBEE_INVALID;
+        if (desc->max_conns > 65536 || desc->max_calls > 65536) return FRISBEE_INVALID;
+        if (desc->memory_size < FRISBEE_POOL_BYTES(desc->max_conns, desc->max_calls, desc->max_packet, desc->queue_limit)) return FRISBEE_INVALID;
+        desc->read_buffer = (size_t)desc->max_packet + 64;
+        desc->max_memory = desc->memory_size;
+    }
+    if (!desc->max_conns) desc->max_conns = 1000000;
+    if (desc->max_conns > 0xFFFFFE) desc->max_conns = 0xFFFFFE; // what a call's handle can name
+    if (!desc->read_buffer) desc->read_buffer = 256 * 1024;
+    if (desc->read_buffer < 64) desc->read_buffer = 64;
+    if (!desc->max_memory) desc->max_memory = (size_t)1 << 30;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_pool_create(const frisbee_pool_desc *given, frisbee_pool **out) {
+    frisbee_pool_desc desc;
+    frisbee_pool *pool;
+    frisbee_result result;
+    if (!out) return FRISBEE_INVALID;
+    *out = NULL;
+    memset(&desc, 0, sizeof desc);
+    if (given) desc = *given;
+    result = frisbeei_pool_desc_check(&desc);
+    if (result != FRISBEE_OK) return result;
+    if (desc.memory) pool = (frisbee_pool *)(((uintptr_t)desc.memory + 15u) & ~(uintptr_t)15u);
+    else if (desc.allocator.allocate) pool = (frisbee_pool *)desc.allocator.allocate(desc.allocator.context, sizeof *pool);
+    else pool = (frisbee_pool *)FRISBEE_MALLOC(sizeof *pool);
+    if (!pool) return FRISBEE_NO_MEMORY;
+    memset(pool, 0, sizeof *pool);
+    pool->desc = desc;
+    pool->memory = sizeof *pool;
+    if (desc.memory) {
+        pool->fixed = true;
+        pool->block_next = (uint8_t *)pool + frisbeei_rounded(sizeof *pool);
+        pool->block_end = (uint8_t *)desc.memory + desc.memory_size;
+    }
+    pool->chunk_bytes = desc.memory ? desc.queue_limit + FRISBEEI_CONTROL_ROOM : FRISBEE_CHUNK - sizeof(frisbeei_chunk);
+    pool->clock_last = frisbeei_clock_read(pool);
+    pool->now = pool->turn_now = 1000000;
+    pool->tick = pool->turn_tick = 1000;
+    pool->budget_end = FRISBEEI_NO_TIME;
+    pool->random = FRISBEE_SYS_SEED(pool);
+    pool->generation = (uint32_t)frisbeei_random(pool);
+#if FRISBEEI_SOCKETS
+    pool->pid = (long)FRISBEE_SYS_GETPID();
+    pool->wake.fd = -1;
+#if FRISBEE_POLLER == FRISBEE_POLLER_EPOLL
+    pool->poller = -1;
+#endif
+    result = frisbeei_poller_open(pool);
+#endif
+    pool->read_buffer = (uint8_t *)frisbeei_allocate(pool, desc.read_buffer);
+    if (result == FRISBEE_OK && !pool->read_buffer) result = FRISBEE_NO_MEMORY;
+    if (result != FRISBEE_OK) {
+        frisbeei_pool_free(pool);
+        return result;
+    }
+    *out = pool;
+    return FRISBEE_OK;
+}
+
+// Ends everything with its callbacks, then frees.
+static void frisbeei_pool_free(frisbee_pool *pool) {
+    uint32_t index = 0, i;
+    frisbeei_conn *conn;
+    pool->ending = true;
+    pool->depth = true;
+#if FRISBEEI_SOCKETS
+    pool->abandoned = pool->pid != (long)FRISBEE_SYS_GETPID();
+#endif
+    while (pool->dirty_head) { // nothing is written any more
+        conn = frisbeei_at(pool, pool->dirty_head);
+        pool->dirty_head = conn->next_dirty;
+        conn->flags &= ~(uint32_t)FRISBEEI_IS_DIRTY;
+    }
+    pool->dirty_tail = 0;
+    while ((conn = frisbeei_each(pool, &index)) != NULL) frisbeei_fail(pool, conn, FRISBEE_DESTROYED, 0);
+    while (pool->work_head) frisbeei_run_work(pool);
+    frisbeei_run_releases(pool);
+    for (i = 0; i < pool->listener_count; i++)
+        if (pool->listeners[i]) frisbeei_listener_free(pool, i);
+    frisbeei_run_tasks(pool, true);
+#if FRISBEEI_SOCKETS
+    frisbeei_poller_remove(pool, &pool->wake);
+    frisbeei_poller_close(pool);
+#endif
+    if (pool->remote) frisbee_remote_release(pool->remote);
+    frisbeei_give_back(pool, pool->listeners, pool->listener_room * sizeof *pool->listeners);
+    for (i = 0; i < pool->page_count; i++) {
+        const size_t count = frisbeei_least(FRISBEEI_PAGE, pool->desc.max_conns - i * FRISBEEI_PAGE);
+        frisbeei_give_back(pool, pool->pages[i], count * sizeof **pool->pages);
+    }
+    frisbeei_give_back(pool, pool->pages, pool->page_room * sizeof *pool->pages);
+    frisbeei_give_back(pool, pool->timers, pool->timer_room * sizeof *pool->timers);
+    frisbeei_give_back(pool, pool->handlers, pool->handlers ? (pool->handler_mask + 1) * sizeof *pool->handlers : 0);
+    frisbeei_give_back(pool, pool->read_buffer, pool->desc.read_buffer);
+    frisbeei_give_back(pool, pool->wait_data, pool->wait_room);
+    while (pool->spare_chunks) {
+        frisbeei_chunk *chunk = pool->spare_chunks;
+        pool->spare_chunks = chunk->next;
+        frisbeei_give_back(pool, chunk, frisbeei_chunk_bytes(chunk));
+    }
+    while (pool->spare_smalls) {
+        uint8_t *in = pool->spare_smalls;
+        memcpy(&pool->spare_smalls, in, sizeof pool->spare_smalls);
+        frisbeei_give_back(pool, in, FRISBEEI_SMALL);
+    }
+    if (pool->fixed) return;
+    if (pool->desc.allocator.allocate) pool->desc.allocator.release(pool->desc.allocator.context, pool, sizeof *pool);
+    else FRISBEE_FREE(pool);
+}
+
+FRISBEE_API void frisbee_pool_destroy(frisbee_pool *pool) {
+    if (!pool) return;
+    if (!pool->depth) {
+        frisbeei_pool_free(pool);
+        return;
+    }
+    pool->ending = pool->stop = true; // the outermost poll does it
+}
+
+FRISBEE_API frisbee_result frisbee_shutdown(frisbee_pool *pool, int32_t timeout_ms) {
+    uint32_t i;
+    if (!pool || timeout_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
+    if (pool->ending || pool->shut) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    pool->shut = 1;
+    pool->shut_at = timeout_ms == FRISBEE_NEVER ? FRISBEEI_NO_TIME : pool->now + (int64_t)frisbeei_or(timeout_ms, 5000) * 1000;
+    for (i = 0; i < pool->listener_count; i++)
+        if (pool->listeners[i]) frisbeei_listener_free(pool, i);
+    // even a pool at rest must turn once to see that nothing is left
+    for (i = 0; i < pool->page_count * FRISBEEI_PAGE && i < pool->desc.max_conns; i++)
+        if (frisbeei_at(pool, i + 1)->state != FRISBEEI_FREE) frisbeei_dirty(pool, frisbeei_at(pool, i + 1));
+    return FRISBEE_OK;
+}
+
+static bool frisbeei_on_grow(frisbee_pool *pool) {
+    const uint32_t slots = pool->fixed ? (uint32_t)FRISBEEI_FIXED_HANDLERS : pool->handlers ? (pool->handler_mask + 1) * 2 : 16;
+    frisbeei_on *old = pool->handlers, *grown;
+    const uint32_t old_slots = old ? pool->handler_mask + 1 : 0;
+    uint32_t i, at;
+    if (pool->fixed && old) return false;
+    grown = (frisbeei_on *)frisbeei_allocate(pool, slots * sizeof *grown);
+    if (!grown) return false;
+    memset(grown, 0, slots * sizeof *grown);
+    for (i = 0; i < old_slots; i++) {
+        if (!old[i].key || !old[i].handler) continue;
+        for (at = ((old[i].key - 1) * 0x9E3779B1u >> 16) & (slots - 1); grown[at].key; at = (at + 1) & (slots - 1)) {}
+        grown[at] = old[i];
+    }
+    frisbeei_give_back(pool, old, old_slots * sizeof *old);
+    pool->handlers = grown;
+    pool->handler_mask = slots - 1;
+    pool->handler_count = 0;
+    for (i = 0; i < slots; i++) pool->handler_count += grown[i].key != 0;
+    return true;
+}
+
+FRISBEE_API frisbee_result frisbee_on(frisbee_pool *pool, uint16_t operation, frisbee_handler handler, void *user) {
+    frisbeei_on *on;
+    uint32_t at;
+    if (!pool || operation < FRISBEEI_FIRST_OPERATION || operation > FRISBEEI_LAST_OPERATION) return FRISBEE_INVALID;
+    if (pool->ending) return FRISBEE_CLOSED;
+    on = frisbeei_on_find(pool, operation);
+    if (!on) {
+        if (!handler) return FRISBEE_OK;
+        if ((!pool->handlers || pool->handler_count * 4 > pool->handler_mask * 3) && !frisbeei_on_grow(pool)) return FRISBEE_NO_MEMORY;
+        for (at = (operation * 0x9E3779B1u >> 16) & pool->handler_mask; pool->handlers[at].key; at = (at + 1) & pool->handler_mask) {}
+        on = &pool->handlers[at];
+        on->key = operation + 1u;
+        pool->handler_count++;
+    }
+    on->handler = handler; // a removed one keeps its slot, without a handler
+    on->user = user;
+    return FRISBEE_OK;
+}
+
+// >>connections
+
+// Defaults and caps; each connection of the description shares the result.
+static frisbee_result frisbeei_profile_fill(const frisbee_pool *pool, frisbee_conn_desc *desc, frisbee_role role) {
+    const frisbee_pool_desc *cap = &pool->desc;
+    int32_t *times[] = {&desc->connect_ms, &desc->open_ms, &desc->packet_ms, &desc->write_ms, &desc->idle_ms, &desc->call_ms, &desc->heartbeat_ms,
+                        &desc->heartbeat_timeout_ms, &desc->retry_min_ms, &desc->retry_max_ms, &desc->lost_ms};
+    static const int32_t defaults[] = {10000, 5000, 30000, 30000, FRISBEE_NEVER, 5000, 500, 5000, FRISBEE_NEVER, 30000, FRISBEE_NEVER};
+    size_t i;
+    for (i = 0; i < sizeof times / sizeof times[0]; i++) {
+        if (*times[i] < FRISBEE_NEVER) return FRISBEE_INVALID;
+        *times[i] = frisbeei_or(*times[i], defaults[i]);
+    }
+    if (desc->role == FRISBEE_ROLE_DEFAULT) desc->role = role;
+    if (desc->role != FRISBEE_CONNECTOR && desc->role != FRISBEE_ACCEPTOR) return FRISBEE_INVALID;
+    if ((unsigned)desc->wire > (unsigned)FRISBEE_WIRE_WAIT || (desc->route_count && !desc->routes)) return FRISBEE_INVALID;
+    if (desc->protocol && !desc->protocol->input) return FRISBEE_INVALID;
+    for (i = 0; i < desc->route_count; i++) {
+        const uint16_t operation = desc->routes[i].operation;
+        if (operation < FRISBEEI_FIRST_OPERATION || operation > FRISBEEI_LAST_OPERATION || !desc->routes[i].handler) return FRISBEE_INVALID;
+        if (i && desc->routes[i - 1].operation >= operation) return FRISBEE_INVALID;
+    }
+    if (!desc->max_packet) desc->max_packet = FRISBEE_PACKET_MAX;
+    if (cap->max_packet && desc->max_packet > cap->max_packet) desc->max_packet = cap->max_packet;
+    if (desc->max_packet > 0x7FFFFFF0u) desc->max_packet = 0x7FFFFFF0u;
+    if (!desc->queue_limit) {
+        desc->queue_limit = (size_t)8 << 20;
+        if (desc->queue_limit < (size_t)desc->max_packet + FRISBEE_WIRE_HEADER_MAX) desc->queue_limit = (size_t)desc->max_packet + FRISBEE_WIRE_HEADER_MAX;
+    }
+    if (cap->queue_limit && desc->queue_limit > cap->queue_limit) desc->queue_limit = cap->queue_limit;
+    if (!desc->high_water) desc->high_water = frisbeei_least((size_t)256 << 10, desc->queue_limit / 2);
+    if (desc->high_water > desc->queue_limit) desc->high_water = desc->queue_limit;
+    if (!desc->low_water) desc->low_water = desc->high_water / 4;
+    if (desc->low_water > desc->high_water) desc->low_water = desc->high_water;
+    if (!desc->max_calls) desc->max_calls = 16384;
+    if (cap->max_calls && desc->max_calls > cap->max_calls) desc->max_calls = cap->max_calls;
+    if (!desc->max_deferred) desc->max_deferred = 1024;
+    if (pool->fixed && desc->max_deferred > cap->max_calls) desc->max_deferred = cap->max_calls;
+    if (!desc->max_conns) desc->max_conns = 10000;
+    if (!desc->backlog) desc->backlog = 511;
+    return FRISBEE_OK;
+}
+
+static frisbee_result frisbeei_profile_new(frisbee_pool *pool, const frisbee_conn_desc *given, frisbee_role role, frisbeei_profile **out) {
+    frisbee_conn_desc desc;
+    frisbee_result result;
+    memset(&desc, 0, sizeof desc);
+    if (given) desc = *given;
+    result = frisbeei_profile_fill(pool, &desc, role);
+    if (result != FRISBEE_OK) return result;
+    *out = (frisbeei_profile *)frisbeei_allocate(pool, sizeof **out);
+    if (!*out) return FRISBEE_NO_MEMORY;
+    (*out)->desc = desc;
+    (*out)->last = NULL;
+    (*out)->references = 1;
+    return FRISBEE_OK;
+}
+
+// A connection that connect, adopt or attach begins; its session starts in the next poll.
+static frisbee_result frisbeei_conn_new(frisbee_pool *pool, const frisbee_conn_desc *desc, frisbee_role role, frisbeei_conn **out) {
+    frisbeei_profile *profile;
+    frisbeei_conn *conn;
+    frisbee_result result;
+    if (pool->ending || pool->shut) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    if (pool->conn_count >= pool->desc.max_conns) return FRISBEE_EXHAUSTED;
+    result = frisbeei_profile_new(pool, desc, role, &profile);
+    if (result != FRISBEE_OK) return result;
+    conn = frisbeei_conn_take(pool);
+    if (!conn) {
+        frisbeei_profile_release(pool, profile);
+        return FRISBEE_NO_MEMORY;
+    }
+    conn->profile = profile;
+    conn->user = profile->desc.user;
+    conn->state = FRISBEEI_OPENING;
+    conn->deadline = FRISBEEI_NO_TIME;
+    if (profile->desc.role == FRISBEE_ACCEPTOR) conn->flags |= FRISBEEI_ACCEPTED;
+    if (profile->desc.protocol) {
+        result = frisbeei_extra_need(pool, conn);
+        if (result == FRISBEE_OK) conn->extra->protocol = profile->desc.protocol;
+    }
+    *out = conn;
+    return result;
+}
+
+// Undoes frisbeei_conn_new when a later step failed.
+static frisbee_result frisbeei_conn_undo(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result result) {
+    frisbeei_in_drop(pool, conn);
+    if (conn->io) frisbeei_give_back(pool, conn->io, sizeof *conn->io);
+    frisbeei_extra_drop(pool, conn);
+    frisbeei_profile_release(pool, conn->profile);
+    frisbeei_conn_give(pool, conn);
+    return result;
+}
+
+static void frisbeei_conn_begin(frisbee_pool *pool, frisbeei_conn *conn, frisbee_conn *out) {
+    if (conn->in_size) conn->flags |= FRISBEEI_STASHED;
+    frisbeei_work(pool, conn, FRISBEEI_WORK_START);
+    if (out) *out = frisbeei_handle(conn);
+}
+
+static frisbee_result frisbeei_prefill(frisbee_pool *pool, frisbeei_conn *conn, const void *prefill, size_t length) {
+    if (length == 0) return FRISBEE_OK;
+    if (!prefill) return FRISBEE_INVALID;
+    if (!frisbeei_in_reserve(pool, conn, length)) return FRISBEE_NO_MEMORY;
+    memcpy(conn->in, prefill, length);
+    conn->in_size = (uint32_t)length;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_attach(frisbee_pool *pool, const frisbee_transport *transport, const frisbee_conn_desc *desc, const void *prefill,
+                                          size_t length, frisbee_conn *out) {
+    frisbeei_conn *conn;
+    frisbee_result result;
+    if (!pool || !transport || !transport->write || !transport->close || !desc) return FRISBEE_INVALID;
+    result = frisbeei_conn_new(pool, desc, FRISBEE_ROLE_DEFAULT, &conn);
+    if (result != FRISBEE_OK) return result;
+    conn->io = (frisbee_transport *)frisbeei_allocate(pool, sizeof *conn->io);
+    if (!conn->io) return frisbeei_conn_undo(pool, conn, FRISBEE_NO_MEMORY);
+    *conn->io = *transport;
+    result = frisbeei_prefill(pool, conn, prefill, length);
+    if (result != FRISBEE_OK) return frisbeei_conn_undo(pool, conn, result);
+    frisbeei_conn_begin(pool, conn, out);
+    return FRISBEE_OK;
+}
+
+#if FRISBEEI_SOCKETS
+FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill, size_t length,
+                                         frisbee_conn *out) {
+    frisbeei_conn *conn;
+    frisbee_result result;
+    if (!pool || socket_ < 0 || !desc) return FRISBEE_INVALID;
+    result = frisbeei_conn_new(pool, desc, FRISBEE_ROLE_DEFAULT, &conn);
+    if (result != FRISBEE_OK) return result;
+    result = frisbeei_prefill(pool, conn, prefill, length);
+    if (result == FRISBEE_OK && !frisbeei_socket_prepare((int)socket_)) result = frisbeei_system(pool, errno);
+    if (result != FRISBEE_OK) return frisbeei_conn_undo(pool, conn, result);
+    conn->watch.fd = (int)socket_;
+    frisbeei_conn_begin(pool, conn, out);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_connect(frisbee_pool *pool, const char *address, const frisbee_conn_desc *desc, frisbee_conn *out) {
+    char text[320];
+    const char *port = NULL;
+    frisbeei_address numeric;
+    frisbeei_conn *conn;
+    frisbeei_extra *extra;
+    frisbee_result result;
+    if (!pool) return FRISBEE_INVALID;
+    result = frisbeei_split(address, text, sizeof text, &port);
+    if (result == FRISBEE_OK && (text[0] == 0 || strcmp(text, "*") == 0)) result = FRISBEE_INVALID;
+    if (result != FRISBEE_OK) return result;
+    if (!FRISBEEI_THREADS && !pool->desc.resolve && !frisbeei_numeric(text, port, &numeric)) return FRISBEE_UNSUPPORTED;
+    result = frisbeei_conn_new(pool, desc, FRISBEE_CONNECTOR, &conn);
+    if (result != FRISBEE_OK) return result;
+    result = frisbeei_extra_need(pool, conn);
+    if (result != FRISBEE_OK) return frisbeei_conn_undo(pool, conn, result);
+    extra = conn->extra;
+    extra->host_bytes = strlen(address) + 1;
+    extra->host = (char *)frisbeei_allocate(pool, extra->host_bytes);
+    if (!extra->host) return frisbeei_conn_undo(pool, conn, FRISBEE_NO_MEMORY);
+    memcpy(extra->host, text, extra->host_bytes);
+    extra->port = port ? extra->host + (port - text) : NULL;
+    conn->state = FRISBEEI_RESOLVING;
+    frisbeei_conn_begin(pool, conn, out);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_resolved(frisbee_pool *pool, uint64_t token, const char *const *numeric, size_t count) {
+    frisbeei_address addresses[FRISBEEI_ADDRESSES];
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, token) : NULL;
+    uint32_t good = 0;
+    size_t i;
+    if (!pool || (count && !numeric)) return FRISBEE_INVALID;
+    if (!conn || conn->state != FRISBEEI_RESOLVING || pool->ending) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    for (i = 0; i < count && good < FRISBEEI_ADDRESSES; i++)
+        if (numeric[i] && frisbeei_numeric(numeric[i], conn->extra->port, &addresses[good])) good++;
+    frisbeei_resolve_done(pool, conn, addresses, good);
+    return FRISBEE_OK;
+}
+
+static int frisbeei_listen_socket(const frisbeei_address *address, bool dual, int backlog) {
+    const int on = 1, off = 0;
+    int error, fd = FRISBEE_SYS_SOCKET(address->to.any.sa_family, SOCK_STREAM, 0);
+    if (fd < 0) return -1;
+    if (address->to.any.sa_family != AF_UNIX) (void)FRISBEE_SYS_SETSOCKOPT(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->to.any.sa_family == AF_INET6) (void)FRISBEE_SYS_SETSOCKOPT(fd, IPPROTO_IPV6, IPV6_V6ONLY, dual ? &off : &on, sizeof on);
+    if (frisbeei_fd_prepare(fd) && FRISBEE_SYS_BIND(fd, &address->to.any, address->length) == 0 && FRISBEE_SYS_LISTEN(fd, backlog) == 0) return fd;
+    error = errno;
+    (void)FRISBEE_SYS_CLOSE(fd);
+    errno = error;
+    return -1;
+}
+
+// A socket file without a listener behind it is left over from a process that died.
+static bool frisbeei_unix_dead(const frisbeei_address *address) {
+    const int fd = FRISBEE_SYS_SOCKET(AF_UNIX, SOCK_STREAM, 0);
+    bool dead;
+    if (fd < 0) return false;
+    dead = frisbeei_fd_prepare(fd) && FRISBEE_SYS_CONNECT(fd, &address->to.any, address->length) != 0 && errno == ECONNREFUSED;
+    (void)FRISBEE_SYS_CLOSE(fd);
+    return dead;
+}
+
+static int frisbeei_listen_any(const char *host, const char *port, frisbeei_address *address, int backlog) {
+    int fd;
+    if (port && (host[0] == 0 || strcmp(host, "*") == 0)) {
+        (void)frisbeei_numeric("::", port, address);
+        fd = frisbeei_listen_socket(address, true, backlog);
+        if (fd >= 0 || errno == EADDRINUSE || errno == EACCES) return fd;
+        (void)frisbeei_numeric("0.0.0.0", port, address); // no IPv6 here
+    } else if (!frisbeei_numeric(host, port, address)) {
+        errno = EINVAL;
+        return -1;
+    }
+    fd = frisbeei_listen_socket(address, false, backlog);
+    if (fd >= 0 || port || errno != EADDRINUSE) return fd;
+    if (!frisbeei_unix_dead(address)) {
+        errno = EADDRINUSE;
+        return -1;
+    }
+    (void)FRISBEE_SYS_UNLINK(address->to.local.sun_path);
+    return frisbeei_listen_socket(address, false, backlog);
+}
+
+static void frisbeei_listener_free(frisbee_pool *pool, uint32_t place) {
+    frisbeei_listener *listener = pool->listeners[place];
+    frisbeei_poller_remove(pool, &listener->watch);
+    if (listener->watch.fd >= 0) (void)FRISBEE_SYS_CLOSE(listener->watch.fd);
+    if (listener->watch.fd >= 0 && listener->address.to.any.sa_family == AF_UNIX && !pool->abandoned) (void)FRISBEE_SYS_UNLINK(listener->address.to.local.sun_path);
+    pool->listeners[place] = NULL;
+    frisbeei_profile_release(pool, listener->profile);
+    frisbeei_give_back(pool, listener, sizeof *listener);
+}
+
+static frisbeei_listener *frisbeei_listener_find(const frisbee_pool *pool, frisbee_listener handle, uint32_t *place) {
+    *place = (uint32_t)handle.id - 1;
+    if ((uint32_t)handle.id == 0 || *place >= pool->listener_count || !pool->listeners[*place]) return NULL;
+    return pool->listeners[*place]->id == handle.id ? pool->listeners[*place] : NULL;
+}
+
+FRISBEE_API frisbee_result frisbee_listen(frisbee_pool *pool, const char *address, const frisbee_conn_desc *desc, frisbee_listener *out) {
+    char text[320];
+    const char *port = NULL;
+    frisbeei_listener *listener;
+    frisbeei_profile *profile;
+    frisbee_result result;
+    uint32_t place = 0;
+    if (!pool) return FRISBEE_INVALID;
+    if (pool->ending || pool->shut) return FRISBEE_CLOSED;
+    result = frisbeei_split(address, text, sizeof text, &port);
+    if (result != FRISBEE_OK) return result;
+    frisbeei_clock_outside(pool);
+    result = frisbeei_profile_new(pool, desc, FRISBEE_ACCEPTOR, &profile);
+    if (result != FRISBEE_OK) return result;
+    while (place < pool->listener_count && pool->listeners[place]) place++;
+    listener = frisbeei_array_grow(pool, (void **)&pool->listeners, &pool->listener_room, place, sizeof *pool->listeners, pool->desc.max_conns + 2)
+                   ? (frisbeei_listener *)frisbeei_allocate(pool, sizeof *listener)
+                   : NULL;
+    if (!listener) {
+        frisbeei_profile_release(pool, profile);
+        return FRISBEE_NO_MEMORY;
+    }
+    memset(listener, 0, sizeof *listener);
+    listener->profile = profile;
+    listener->id = (uint64_t)(pool->generation ? pool->generation : 1) << 32 | (place + 1);
+    if (++pool->generation == 0) pool->generation = 1;
+    pool->listeners[place] = listener;
+    if (place == pool->listener_count) pool->listener_count++;
+    listener->watch.fd = frisbeei_listen_any(text, port, &listener->address, (int)frisbeei_least(profile->desc.backlog, 65535));
+    if (listener->watch.fd < 0) result = errno == EINVAL && !frisbeei_numeric(text, port, &listener->address) ? FRISBEE_INVALID : frisbeei_system(pool, errno);
+    else {
+        socklen_t length = sizeof listener->address.to;
+        if (port && FRISBEE_SYS_GETSOCKNAME(listener->watch.fd, &listener->address.to.any, &length) == 0) listener->address.length = length;
+        result = frisbeei_poller_set(pool, &listener->watch, frisbeei_listener_token(place), FRISBEE_READ);
+    }
+    if (result != FRISBEE_OK) frisbeei_listener_free(pool, place);
+    else if (out) out->id = listener->id;
+    return result;
+}
+
+FRISBEE_API frisbee_result frisbee_listener_address(frisbee_pool *pool, frisbee_listener handle, char *text, size_t room) {
+    uint32_t place;
+    const frisbeei_listener *listener = pool ? frisbeei_listener_find(pool, handle, &place) : NULL;
+    if (!pool || !text || !room) return FRISBEE_INVALID;
+    return listener ? frisbeei_address_text(&listener->address, text, room) : FRISBEE_CLOSED;
+}
+
+FRISBEE_API frisbee_result frisbee_listener_close(frisbee_pool *pool, frisbee_listener handle) {
+    uint32_t place;
+    if (!pool) return FRISBEE_INVALID;
+    if (!frisbeei_listener_find(pool, handle, &place)) return FRISBEE_CLOSED;
+    frisbeei_listener_free(pool, place);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_conn_address(frisbee_pool *pool, frisbee_conn handle, bool peer, char *text, size_t room) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbeei_address address;
+    int result;
+    if (!pool || !text || !room) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    if (conn->watch.fd < 0) return conn->io ? FRISBEE_UNSUPPORTED : FRISBEE_NOT_SENT;
+    memset(&address, 0, sizeof address);
+    address.length = sizeof address.to;
+    result = peer ? FRISBEE_SYS_GETPEERNAME(conn->watch.fd, &address.to.any, &address.length)
+                  : FRISBEE_SYS_GETSOCKNAME(conn->watch.fd, &address.to.any, &address.length);
+    return result == 0 ? frisbeei_address_text(&address, text, room) : frisbeei_system(pool, errno);
+}
+#else
+static void frisbeei_listener_free(frisbee_pool *pool, uint32_t place) { (void)pool, (void)place; }
+FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill, size_t length,
+                                         frisbee_conn *out) {
+    (void)pool, (void)socket_, (void)desc, (void)prefill, (void)length, (void)out;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_connect(frisbee_pool *pool, const char *address, const frisbee_conn_desc *desc, frisbee_conn *out) {
+    (void)pool, (void)address, (void)desc, (void)out;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_resolved(frisbee_pool *pool, uint64_t token, const char *const *numeric, size_t count) {
+    (void)pool, (void)token, (void)numeric, (void)count;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_listen(frisbee_pool *pool, const char *address, const frisbee_conn_desc *desc, frisbee_listener *out) {
+    (void)pool, (void)address, (void)desc, (void)out;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_listener_address(frisbee_pool *pool, frisbee_listener handle, char *text, size_t room) {
+    (void)pool, (void)handle, (void)text, (void)room;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_listener_close(frisbee_pool *pool, frisbee_listener handle) {
+    (void)pool, (void)handle;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_conn_address(frisbee_pool *pool, frisbee_conn handle, bool peer, char *text, size_t room) {
+    (void)pool, (void)handle, (void)peer, (void)text, (void)room;
+    return FRISBEE_UNSUPPORTED;
+}
+#endif
+
+FRISBEE_API frisbee_result frisbee_feed(frisbee_pool *pool, frisbee_conn handle, const void *data, size_t length, size_t *taken) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    size_t most, part;
+    if (!pool || !taken || (length && !data)) return FRISBEE_INVALID;
+    *taken = 0;
+    if (!conn || conn->state >= FRISBEEI_DRAINING) return FRISBEE_CLOSED;
+    if (!conn->io || conn->io->read) return FRISBEE_INVALID;
+    if (pool->current == conn) return length ? FRISBEE_AGAIN : FRISBEE_OK; // its input is being handed out: after the callback
+    frisbeei_clock_outside(pool);
+    most = pool->fixed ? pool->desc.read_buffer : (size_t)conn->profile->desc.max_packet + FRISBEE_WIRE_HEADER_MAX;
+    part = frisbeei_least(length, most - frisbeei_least(most, conn->in_size));
+    if (part) {
+        size_t room = frisbeei_least((size_t)conn->in_size * 2, most);
+        if (room < conn->in_size + part) room = conn->in_size + part;
+        if (conn->in_size + part > conn->in_room && !frisbeei_in_reserve(pool, conn, room)) return FRISBEE_NO_MEMORY;
+        memcpy(conn->in + conn->in_size, data, part);
+        conn->in_size += (uint32_t)part;
+        conn->bytes_in += part;
+        conn->heard = pool->tick;
+        conn->flags |= FRISBEEI_STASHED;
+        frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+        *taken = part;
+    }
+    return part == length ? FRISBEE_OK : FRISBEE_AGAIN;
+}
+
+FRISBEE_API frisbee_result frisbee_wake(frisbee_pool *pool, frisbee_conn handle, unsigned ready) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    if (!pool || (ready & ~(unsigned)(FRISBEE_READ | FRISBEE_WRITE))) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    if (!conn->io) return FRISBEE_INVALID;
+    frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_close(frisbee_pool *pool, frisbee_conn handle, frisbee_close_how how) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    if (!pool || (how != FRISBEE_CLOSE_FLUSH && how != FRISBEE_CLOSE_NOW)) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    conn->flags |= FRISBEEI_NO_RETRY;
+    if (how == FRISBEE_CLOSE_NOW || frisbeei_handing(conn)) frisbeei_fail(pool, conn, FRISBEE_OK, 0);
+    else frisbeei_begin_close(pool, conn, FRISBEE_OK);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_finish(frisbee_pool *pool, frisbee_conn handle) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbee_result result;
+    if (!pool) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    if (conn->flags & FRISBEEI_FINISH && conn->state <= FRISBEEI_OPEN) return FRISBEE_OK;
+    result = frisbeei_may_send(pool, conn);
+    if (result != FRISBEE_OK) return result;
+    frisbeei_clock_outside(pool);
+    conn->flags |= FRISBEEI_FINISH;
+    frisbeei_dirty(pool, conn);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_pause(frisbee_pool *pool, frisbee_conn handle, bool paused) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    if (!pool) return FRISBEE_INVALID;
+    if (!conn || conn->state >= FRISBEEI_DRAINING) return FRISBEE_CLOSED;
+    if (frisbeei_handing(conn)) return FRISBEE_HIJACKED;
+    if (paused == ((conn->flags & FRISBEEI_PAUSED) != 0)) return FRISBEE_OK;
+    frisbeei_clock_outside(pool);
+    if (paused) {
+        conn->flags |= FRISBEEI_PAUSED;
+        if (pool->current == conn) pool->stop = true;
+    } else {
+        conn->flags &= ~(uint32_t)(FRISBEEI_PAUSED | FRISBEEI_UNWATCHED);
+        conn->heard = conn->packet_since = pool->tick; // silence and slowness count from now
+        frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+        frisbeei_timer_in(pool, conn, 0);
+    }
+    frisbeei_interest(pool, conn);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API void *frisbee_user(frisbee_pool *pool, frisbee_conn handle) {
+    const frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    return conn ? conn->user : NULL;
+}
+
+FRISBEE_API frisbee_result frisbee_set_user(frisbee_pool *pool, frisbee_conn handle, void *user) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    if (!conn) return pool ? FRISBEE_CLOSED : FRISBEE_INVALID;
+    conn->user = user;
+    return FRISBEE_OK;
+}
+
+// >>public sending and calling
+
+FRISBEE_API frisbee_result frisbee_reserve(frisbee_pool *pool, frisbee_conn handle, size_t room, void **data) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    size_t header;
+    frisbee_result result;
+    uint8_t *at;
+    if (!pool || !data) return FRISBEE_INVALID;
+    *data = NULL;
+    if (!conn) return FRISBEE_CLOSED;
+    result = frisbeei_may_send(pool, conn);
+    if (result != FRISBEE_OK) return result;
+    header = frisbeei_is_packets(conn) ? conn->header : 0;
+    if (room > conn->profile->desc.max_packet || header + room > conn->profile->desc.queue_limit) return FRISBEE_TOO_LARGE;
+    if (conn->queued + header + room > conn->profile->desc.queue_limit) return frisbeei_full(conn);
+    at = frisbeei_room(pool, conn, header + (room ? room : 1));
+    if (!at) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+    frisbeei_dirty(pool, conn); // room that is not used goes with the next flush
+    *data = at + header;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_send(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, uint16_t id, const void *data, size_t length) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbee_result result;
+    if (!pool || (length && !data)) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    result = frisbeei_may_send_packet(pool, conn, operation, length);
+    if (result != FRISBEE_OK) return result;
+    return frisbeei_queue_copy(pool, conn, operation, id, data, length, false);
+}
+
+FRISBEE_API frisbee_result frisbee_send_spans(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, uint16_t id, const frisbee_span *spans,
+                                              size_t count, frisbee_release release, void *user) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    if (!pool) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    return frisbeei_queue_spans(pool, conn, operation, id, spans, count, release, user, false);
+}
+
+FRISBEE_API frisbee_result frisbee_write(frisbee_pool *pool, frisbee_conn handle, const frisbee_span *spans, size_t count, frisbee_release release,
+                                         void *user) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbee_result result;
+    size_t length, i;
+    uint8_t *at;
+    if (!pool || (count && !spans)) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    result = frisbeei_may_send(pool, conn);
+    if (result != FRISBEE_OK) return result;
+    if (frisbeei_is_packets(conn)) return FRISBEE_INVALID;
+    if (!frisbeei_spans_total(spans, count, &length) || length > conn->profile->desc.queue_limit) return FRISBEE_TOO_LARGE;
+    if (release) return frisbeei_queue_borrowed(pool, conn, 0, 0, 0, spans, count, length, release, user, false);
+    if (conn->queued + length > conn->profile->desc.queue_limit) return frisbeei_full(conn);
+    if (length == 0) return FRISBEE_OK;
+    at = frisbeei_room(pool, conn, length);
+    if (!at) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+    for (i = 0; i < count; at += spans[i++].length)
+        if (spans[i].length && at != (const uint8_t *)spans[i].data) memmove(at, spans[i].data, spans[i].length);
+    conn->used = pool->tick;
+    frisbeei_commit(pool, conn, length, false);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API size_t frisbee_queued(frisbee_pool *pool, frisbee_conn handle) {
+    const frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    return conn ? conn->queued : 0;
+}
+
+FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, const void *data, size_t length,
+                                        const frisbee_call_desc *desc, frisbee_call_id *out) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbeei_call *call;
+    frisbee_result result;
+    frisbee_span span;
+    uint64_t offset;
+    uint16_t id = 0;
+    int32_t timeout_ms = desc ? desc->timeout_ms : 0;
+    if (!pool || (length && !data) || timeout_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    result = frisbeei_may_send_packet(pool, conn, operation, length);
+    if (result != FRISBEE_OK) return result;
+    if (conn->flags & FRISBEEI_ENDED || pool->shut) return FRISBEE_CLOSED;
+    if (conn->calls && conn->calls->live >= conn->profile->desc.max_calls) return FRISBEE_EXHAUSTED;
+    frisbeei_clock_outside(pool);
+    call = frisbeei_call_slot(pool, conn, &id);
+    if (!call) return conn->calls ? FRISBEE_EXHAUSTED : FRISBEE_NO_MEMORY;
+    offset = conn->written + conn->queued;
+    span.data = data;
+    span.length = length;
+    if (desc && desc->release) result = frisbeei_queue_borrowed(pool, conn, conn->header, operation, id, &span, 1, length, desc->release, desc->user, false);
+    else result = frisbeei_queue_copy(pool, conn, operation, id, data, length, false);
+    if (result != FRISBEE_OK) return result;
+    call->on_reply = desc ? desc->on_reply : NULL;
+    call->user = desc ? desc->user : NULL;
+    call->offset = offset;
+    call->serial = pool->serial = (pool->serial + 1) & 0xFFFFFF;
+    call->id = id;
+    call->operation = operation;
+    call->state = FRISBEEI_CALL_LIVE;
+    if (timeout_ms == 0) timeout_ms = conn->profile->desc.call_ms;
+    call->timed = timeout_ms >= 0;
+    call->due = pool->tick + (uint32_t)timeout_ms;
+    conn->calls->live++;
+    if (call->timed && (!conn->calls->timed || (int32_t)(call->due - conn->calls->due) < 0)) {
+        conn->calls->due = call->due;
+        conn->calls->timed = true;
+        frisbeei_timer_in(pool, conn, timeout_ms);
+    }
+    if (out) *out = frisbeei_call_handle(conn, call);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_cancel(frisbee_pool *pool, frisbee_call_id handle) {
+    frisbeei_conn *conn = NULL;
+    frisbeei_call *call = pool ? frisbeei_call_find(pool, handle, &conn) : NULL;
+    if (!pool) return FRISBEE_INVALID;
+    if (!call) return FRISBEE_CLOSED;
+    call->state = FRISBEEI_CALL_CANCELLED;
+    frisbeei_work(pool, conn, FRISBEEI_WORK_SWEEP);
+    return FRISBEE_OK;
+}
+
+typedef struct frisbeei_wait {
+    frisbee_outcome outcome;
+    bool done;
+} frisbeei_wait;
+
+static void frisbeei_wait_done(frisbee_pool *pool, frisbee_call_id call, const frisbee_outcome *outcome, void *user) {
+    frisbeei_wait *wait = (frisbeei_wait *)user;
+    (void)call;
+    wait->outcome = *outcome;
+    wait->done = true;
+    wait->outcome.data = NULL;
+    if (outcome->length == 0) return;
+    if (outcome->length > pool->wait_room) {
+        const uint32_t room = pool->fixed ? pool->desc.max_packet : outcome->length;
+        uint8_t *moved = (uint8_t *)frisbeei_allocate(pool, room);
+        if (!moved) {
+            wait->outcome.result = FRISBEE_NO_MEMORY;
+            wait->outcome.length = 0;
+            return;
+        }
+        frisbeei_give_back(pool, pool->wait_data, pool->wait_room);
+        pool->wait_data = moved;
+        pool->wait_room = room;
+    }
+    memcpy(pool->wait_data, outcome->data, outcome->length);
+    wait->outcome.data = pool->wait_data;
+}
+
+FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, const void *data, size_t length,
+                                             int32_t timeout_ms, frisbee_outcome *outcome) {
+    frisbeei_wait wait;
+    frisbee_call_desc desc;
+    frisbee_call_id call;
+    frisbee_result result;
+    if (outcome) memset(outcome, 0, sizeof *outcome);
+    if (!pool || !outcome) return FRISBEE_INVALID;
+    memset(&wait, 0, sizeof wait);
+    memset(&desc, 0, sizeof desc);
+    desc.timeout_ms = timeout_ms;
+    desc.on_reply = frisbeei_wait_done;
+    desc.user = &wait;
+    result = pool->depth ? FRISBEE_BUSY : frisbee_call(pool, handle, operation, data, length, &desc, &call);
+    outcome->result = result;
+    if (result != FRISBEE_OK) return result;
+    while (!wait.done) {
+        if (pool->stop_run) {
+            pool->stop_run = false;
+            (void)frisbee_cancel(pool, call);
+        }
+        result = frisbee_poll(pool, FRISBEE_NEVER);
+        if (result == FRISBEE_DESTROYED) {
+            *outcome = wait.outcome;
+            outcome->data = NULL; // it was the pool's
+            outcome->length = 0;
+            return FRISBEE_DESTROYED;
+        }
+        if (result == FRISBEE_SYSTEM) (void)frisbee_cancel(pool, call);
+    }
+    *outcome = wait.outcome;
+    return outcome->result;
+}
+
+static bool frisbeei_being_handled(const frisbee_pool *pool, const frisbee_origin *origin) {
+    return pool->packet && pool->packet->from.conn.id == origin->conn.id && pool->packet->from.session == origin->session &&
+           pool->packet->from.id == origin->id && pool->packet->from.operation == origin->operation && !pool->answered;
+}
+
+FRISBEE_API frisbee_result frisbee_defer(frisbee_pool *pool, const frisbee_packet *packet, frisbee_origin *origin) {
+    frisbeei_conn *conn = pool && packet ? frisbeei_find(pool, packet->from.conn.id) : NULL;
+    frisbee_result result;
+    if (!pool || !packet || !origin) return FRISBEE_INVALID;
+    if (!conn || conn->state != FRISBEEI_OPEN || packet->from.session != conn->session) return FRISBEE_CLOSED;
+    if (!frisbeei_being_handled(pool, &packet->from)) return FRISBEE_INVALID;
+    result = frisbeei_deferred_add(pool, conn, &packet->from);
+    if (result != FRISBEE_OK) return result;
+    pool->answered = true;
+    *origin = packet->from;
+    return FRISBEE_OK;
+}
+
+// Is a reply to `origin` owed? *deferred: the place of the promise, if it is one.
+static frisbee_result frisbeei_reply_owed(const frisbee_pool *pool, const frisbee_origin *origin, frisbeei_conn **conn, uint32_t *place, bool *deferred) {
+    *deferred = false;
+    *conn = frisbeei_find(pool, origin->conn.id);
+    if (!*conn || (*conn)->session != origin->session) return FRISBEE_CLOSED;
+    if (frisbeei_being_handled(pool, origin)) return FRISBEE_OK;
+    *deferred = frisbeei_deferred_has(*conn, origin, place);
+    return *deferred ? FRISBEE_OK : (*conn)->state == FRISBEEI_CLOSED ? FRISBEE_CLOSED : FRISBEE_INVALID;
+}
+
+static void frisbeei_reply_done(frisbee_pool *pool, frisbeei_conn *conn, uint32_t place, bool deferred) {
+    if (!deferred) {
+        pool->answered = true;
+        return;
+    }
+    frisbeei_deferred_remove(conn->deferred, place);
+    if (conn->flags & FRISBEEI_END_TOLD && conn->deferred->count == 0 && !(conn->profile->desc.events && conn->profile->desc.events->on_end))
+        frisbeei_begin_close(pool, conn, FRISBEE_CLOSED); // the last reply that an ended peer waited for
+}
+
+FRISBEE_API frisbee_result frisbee_reply(frisbee_pool *pool, const frisbee_origin *origin, const void *data, size_t length) {
+    frisbeei_conn *conn;
+    frisbee_result result;
+    uint32_t place = 0;
+    bool deferred;
+    if (!pool || !origin || (length && !data)) return FRISBEE_INVALID;
+    result = frisbeei_reply_owed(pool, origin, &conn, &place, &deferred);
+    if (FRISBEEI_LIKELY(result == FRISBEE_OK)) result = frisbeei_may_send_packet(pool, conn, origin->operation, length);
+    if (FRISBEEI_LIKELY(result == FRISBEE_OK)) result = frisbeei_queue_copy(pool, conn, origin->operation, origin->id, data, length, true);
+    if (FRISBEEI_LIKELY(result == FRISBEE_OK)) frisbeei_reply_done(pool, conn, place, deferred);
+    return result;
+}
+
+FRISBEE_API frisbee_result frisbee_reply_spans(frisbee_pool *pool, const frisbee_origin *origin, const frisbee_span *spans, size_t count,
+                                               frisbee_release release, void *user) {
+    frisbeei_conn *conn;
+    frisbee_result result;
+    uint32_t place = 0;
+    bool deferred;
+    if (!pool || !origin) return FRISBEE_INVALID;
+    result = frisbeei_reply_owed(pool, origin, &conn, &place, &deferred);
+    if (result == FRISBEE_OK) result = frisbeei_queue_spans(pool, conn, origin->operation, origin->id, spans, count, release, user, true);
+    if (result == FRISBEE_OK) frisbeei_reply_done(pool, conn, place, deferred);
+    return result;
+}
+
+FRISBEE_API frisbee_result frisbee_hijack(frisbee_pool *pool, frisbee_conn handle, frisbee_hijack_how how, int32_t timeout_ms,
+                                          frisbee_on_hijacked on_hijacked, void *user) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbee_result result;
+    if (!pool || !on_hijacked || timeout_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    result = frisbeei_hand_begin(pool, conn, FRISBEEI_HAND_OVER, how, frisbeei_or(timeout_ms, 5000));
+    if (result != FRISBEE_OK) return result;
+    conn->extra->on_hijacked = on_hijacked;
+    conn->extra->hijack_user = user;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_upgrade(frisbee_pool *pool, frisbee_conn handle, frisbee_hijack_how how, const frisbee_protocol *protocol) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbee_result result;
+    if (!pool || (protocol && !protocol->input)) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    result = frisbeei_hand_begin(pool, conn, FRISBEEI_HAND_UPGRADE, how, conn->profile->desc.open_ms);
+    if (result == FRISBEE_OK) conn->extra->upgrade_to = protocol;
+    return result;
+}
+
+// >>statistics
+
+FRISBEE_API frisbee_result frisbee_pool_stats(frisbee_pool *pool, frisbee_stats *stats) {
+    uint32_t index = 0;
+    const frisbeei_conn *conn;
+    if (!pool || !stats) return FRISBEE_INVALID;
+    *stats = pool->total;
+    stats->queued = 0;
+    stats->calls = stats->deferred = stats->lost_ids = 0;
+    while ((conn = frisbeei_each(pool, &index)) != NULL) frisbeei_total_add(stats, conn);
+    stats->memory = pool->memory;
+    stats->conns = pool->conn_count;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn handle, frisbee_stats *stats) {
+    const frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    const frisbeei_chunk *chunk;
+    if (!pool || !stats) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    memset(stats, 0, sizeof *stats);
+    frisbeei_total_add(stats, conn);
+    stats->conns = 1;
+    stats->rtt_us = conn->rtt;
+    stats->memory = sizeof *conn + conn->in_room + (conn->calls ? conn->calls->bytes : 0) + (conn->deferred ? conn->deferred->bytes : 0) +
+                    (conn->extra ? sizeof *conn->extra + conn->extra->host_bytes : 0) + (conn->io ? sizeof *conn->io : 0);
+    for (chunk = conn->out_head; chunk; chunk = chunk->next) stats->memory += frisbeei_chunk_bytes(chunk);
+    return FRISBEE_OK;
+}
+
+// >>check: what is always true between two turns; for tests
+
+#ifdef FRISBEE_CHECK
+static bool frisbeei_check_conn(const frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbeei_chunk *chunk;
+    size_t queued = 0;
+    uint32_t i, live = 0, lost = 0, keys = 0;
+    for (chunk = conn->out_head; chunk; chunk = chunk->next) {
+        if (chunk->start > chunk->end || chunk->end > chunk->room || chunk->header_at > chunk->header_size) return false;
+        if (!chunk->next && chunk != conn->out_tail) return false;
+        queued += frisbeei_chunk_size(chunk);
+    }
+    if (queued != conn->queued || (!conn->out_head && conn->out_tail)) return false;
+    if (conn->in_size > conn->in_room || (conn->in_room && !conn->in)) return false;
+    if (conn->queued > conn->profile->desc.queue_limit + FRISBEEI_CONTROL_ROOM) return false;
+    for (i = 0; conn->calls && i <= conn->calls->mask; i++) {
+        const frisbeei_call *call = &conn->calls->slots[i];
+        live += call->state == FRISBEEI_CALL_LIVE || call->state == FRISBEEI_CALL_CANCELLED;
+        lost += call->state == FRISBEEI_CALL_LOST;
+        if (call->state != FRISBEEI_CALL_FREE && (call->id & conn->calls->mask) != i) return false;
+        if (call->state == FRISBEEI_CALL_LIVE && call->timed && (!conn->calls->timed || (int32_t)(call->due - conn->calls->due) < 0)) return false;
+    }
+    if (conn->calls && (live != conn->calls->live || lost != conn->calls->lost)) return false;
+    if (conn->calls && conn->calls->timed && !conn->timer_slot && conn->state != FRISBEEI_CLOSED) return false;
+    for (i = 0; conn->deferred && i <= conn->deferred->mask; i++) keys += conn->deferred->keys[i] != 0;
+    if (conn->deferred && (keys != conn->deferred->count || keys > conn->profile->desc.max_deferred)) return false;
+    if (conn->timer_slot && pool->timers[conn->timer_slot - 1] != frisbeei_index(conn)) return false;
+    return !(conn->flags & FRISBEEI_PARTIAL) || conn->in_size > 0;
+}
+
+// True if every invariant holds. Not inside a callback.
+static bool frisbeei_check(const frisbee_pool *pool) {
+    uint32_t index = 0, count = 0, timers = 0, i;
+    frisbeei_conn *conn;
+    while ((conn = frisbeei_each(pool, &index)) != NULL) {
+        count++;
+        timers += conn->timer_slot != 0;
+        if (frisbeei_index(conn) != index || !frisbeei_check_conn(pool, conn)) return false;
+    }
+    for (i = 1; i < pool->timer_count; i++)
+        if (frisbeei_at(pool, pool->timers[(i - 1) / 2])->timer_at > frisbeei_at(pool, pool->timers[i])->timer_at) return false;
+    return count == pool->conn_count && timers == pool->timer_count && pool->memory <= pool->desc.max_memory && !pool->packet && !pool->depth;
+}
+#endif
+
+#ifdef FRISBEEI_DEFINED_DEFAULT_SOURCE
+#undef FRISBEEI_DEFINED_DEFAULT_SOURCE
+#undef _DEFAULT_SOURCE
+#endif
+
+#endif // FRISBEE_IMPLEMENTED
+#endif // FRISBEE_IMPLEMENTATION
+
+/*
+    Public domain or MIT, at your choice.
+
+    MIT: Copyright (c) 2026 the frisbee.h authors. Permission is hereby granted, free of charge, to any person obtaining a copy of this
+    software and associated documentation files (the "Software"), to deal in the Software without restriction, including without
+    limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
+    permit persons to whom the Software is furnished to do so, subject to the following conditions: The above copyright notice and this
+    permission notice shall be included in all copies or substantial portions of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT
+    WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR
+    PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY,
+    WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER
+    DEALINGS IN THE SOFTWARE.
+
+    Public domain (unlicense.org): This is free and unencumbered software released into the public domain. Anyone is free to copy, modify,
+    publish, use, compile, sell, or distribute this software, either in source code form or as a compiled binary, for any purpose,
+    commercial or non-commercial, and by any means. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, as above.
+*/

@@ -1,0 +1,3 @@
+// The two-line file that the manual recommends: no other include comes before the implementation.
+#define FRISBEE_IMPLEMENTATION
+#include "frisbee.h"

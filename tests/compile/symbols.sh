@@ -1,0 +1,59 @@
+# symbols.sh CHECK OUT COMPILER - what the implementation, compiled, brings into a program and takes from the system. Silent if all is well.
+check=$1 out=$2 compiler=$3
+here=tests/compile
+cc="$compiler -std=c99 -O1 -I."
+LC_ALL=C
+export LC_ALL
+
+defined() { nm -g --defined-only "$1" | awk '{ print $NF }' | sort; }
+wanted() { nm -u "$1" | awk '{ sub(/@.*/, "", $NF); print $NF }' | sort -u; }
+none() { # MESSAGE: standard input must be empty
+    sed "s/^/$1: /" >"$out.found"
+    cat "$out.found"
+    test ! -s "$out.found"
+}
+
+case $check in
+exports) # exactly the functions that are declared, no more and no less
+    $cc -c $here/frisbee.c -o "$out.o" || exit 1
+    defined "$out.o" >"$out.defined"
+    sed -n 's/^FRISBEE_API .*[ *]\(frisbee_[a-z0-9_]*\)(.*/\1/p' frisbee.h | sort >"$out.declared"
+    test "$(wc -l <"$out.declared")" -gt 40 || { echo 'the declarations were not found'; exit 1; }
+    comm -13 "$out.declared" "$out.defined" | none 'not declared, but a symbol' || exit 1
+    comm -23 "$out.declared" "$out.defined" | none 'declared, but no symbol' || exit 1
+    grep -v '^frisbee_' "$out.defined" | none 'without the prefix'
+    ;;
+shared) # as a shared library, which must find everything in libc
+    $cc -fPIC -shared -Wl,-z,defs $here/frisbee.c -o "$out.so" -pthread || exit 1
+    nm -D --defined-only "$out.so" | awk '{ print $NF }' | grep -Evx '_init|_fini|_edata|_end|__bss_start' >"$out.defined" # the linker's own
+    test -s "$out.defined" || { echo 'no symbols'; exit 1; }
+    grep -v '^frisbee_' "$out.defined" | none 'without the prefix'
+    ;;
+state) # promise 4: no global state, so nothing that could be written to
+    $cc -DFRISBEE_LOG_LEVEL=3 -c $here/frisbee.c -o "$out.o" || exit 1
+    nm "$out.o" | awk '$2 ~ /^[bBdDcCsSgG]$/ { print $NF }' | none 'global state'
+    ;;
+imports) # promise 4: no abort, exit, print, signal handlers, change of the process
+    $cc -DFRISBEE_LOG_LEVEL=3 -c $here/frisbee.c -o "$out.o" || exit 1
+    wanted "$out.o" >"$out.wanted"
+    grep -qx 'socket' "$out.wanted" || { echo 'socket is not among the imports: the list is wrong'; exit 1; }
+    grep -Ex -e 'abort|exit|_exit|_Exit|quick_exit|atexit|__assert_fail|longjmp|_longjmp|siglongjmp|_setjmp' \
+        -e '(f|d|v|vf|vd)?printf|__(v|f|vf)?printf_chk|puts|fputs|putchar|putc|fputc|fwrite|perror|psignal|syslog|stdout|stderr' \
+        -e 'signal|sigaction|sigprocmask|pthread_sigmask|raise|kill|alarm|setitimer' \
+        -e 'setlocale|chdir|umask|setenv|putenv|setrlimit|system|popen|fork|rand|srand|random|srandom|strtok|localtime|gmtime|gethostbyname' \
+        "$out.wanted" | none 'used'
+    ;;
+firmware) # without an operating system: memory and strings, and with an allocator of its own not even malloc
+    $cc -DFRISBEE_POLLER=FRISBEE_POLLER_NONE -DFRISBEE_NO_THREADS -DFRISBEE_LOG_LEVEL=0 '-DFRISBEE_MALLOC(n)=my_malloc(n)' \
+        '-DFRISBEE_REALLOC(p,n)=my_realloc(p,n)' '-DFRISBEE_FREE(p)=my_free(p)' -include $here/my_memory.h \
+        -c $here/frisbee.c -o "$out.o" || exit 1
+    wanted "$out.o" >"$out.wanted"
+    grep -qx my_malloc "$out.wanted" || { echo 'FRISBEE_MALLOC is not used'; exit 1; }
+    grep -Evx -e 'mem(cpy|move|set|cmp|chr)|str(len|cmp|ncmp|chr)|my_(malloc|realloc|free)' -e '_GLOBAL_OFFSET_TABLE_' "$out.wanted" | none 'needed'
+    ;;
+static) # nothing but the program itself
+    $cc -DFRISBEE_STATIC -c $here/use.c -o "$out.o" || exit 1
+    defined "$out.o" | grep -vx main | none 'a symbol'
+    ;;
+*) echo "no check $check"; exit 2 ;;
+esac

@@ -1,0 +1,1235 @@
+// test_loop.c - the promises of the manual (section 10), kept over real sockets. Built once for each poller. Cases are named after the promise
+// that they test. A case runs pools of its own, ends with end(), and leaves no descriptor and no byte of memory behind.
+static long waits, writes; // system calls of the library
+static void lookup_stalls(void);
+#define FRISBEE_SYS_EPOLL_WAIT(poller, events, room, timeout) (waits++, epoll_wait(poller, events, room, timeout))
+#define FRISBEE_SYS_POLL(fds, count, timeout) (waits++, poll(fds, count, timeout))
+#define FRISBEE_SYS_SENDMSG(fd, message, flags) (writes++, sendmsg(fd, message, flags))
+#define FRISBEE_SYS_GETADDRINFO(host, port, hints, found) (lookup_stalls(), getaddrinfo(host, port, hints, found))
+
+#ifndef FRISBEE_CHECK
+#define FRISBEE_CHECK
+#endif
+#define FRISBEE_IMPLEMENTATION
+#include "../frisbee.h"
+#include "net.h"
+#include <poll.h>
+
+static volatile int stalling; // a look-up's thread waits while this is set
+
+static void lookup_stalls(void) {
+    int i;
+    for (i = 0; stalling && i < WAIT_MS; i++) sleep_ms(1);
+}
+
+// >>helpers
+
+struct client {
+    frisbee_pool *pool;
+    frisbee_conn conn;
+    struct record seen;
+};
+
+// Connects in `pool`, or in one of its own.
+static void dial(struct client *c, frisbee_pool *pool, const char *address, const frisbee_conn_desc *given) {
+    frisbee_conn_desc desc = given ? *given : quiet(NULL);
+    memset(c, 0, sizeof *c);
+    if (!desc.user) desc.user = &c->seen;
+    c->pool = pool ? pool : new_pool(NULL);
+    CHECK_EQ(frisbee_connect(c->pool, address, &desc, &c->conn), FRISBEE_OK);
+}
+
+// A server and a client in two pools; s->seen.conn and c->conn are the two ends.
+static void meet(struct server *s, const frisbee_conn_desc *serving, struct client *c, const frisbee_conn_desc *calling) {
+    serve(s, serving);
+    dial(c, NULL, s->address, calling);
+    WAIT_FOR(s->seen.opened == 1 && c->seen.opened == 1);
+}
+
+// Adopts one end of a TCP pair; the other is the test's. Small buffers on both sides if asked for.
+static int adopt(struct client *c, const frisbee_conn_desc *given, frisbee_role role, int small) {
+    frisbee_conn_desc desc = given ? *given : quiet(NULL);
+    int fds[2], i, size = 4096;
+    memset(c, 0, sizeof *c);
+    if (!desc.user) desc.user = &c->seen;
+    desc.role = role;
+    c->pool = new_pool(NULL);
+    raw_pair(fds);
+    for (i = 0; small && i < 2; i++) {
+        CHECK(setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof size) == 0);
+        CHECK(setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &size, sizeof size) == 0);
+    }
+    CHECK_EQ(frisbee_adopt(c->pool, fds[1], &desc, NULL, 0, &c->conn), FRISBEE_OK);
+    return fds[0];
+}
+
+// What a record holds after such a packet.
+static void expect(struct record *r, unsigned id, const void *data, size_t length) {
+    uint16_t wire_id = (uint16_t)id;
+    r->packets++;
+    r->bytes += length;
+    r->hash = hash_more(hash_more(r->hash, &wire_id, sizeof wire_id), data, length);
+}
+
+static int same(const struct record *a, const struct record *b) {
+    return a->packets == b->packets && a->bytes == b->bytes && a->hash == b->hash;
+}
+
+// One echo over a connection, by a call.
+static int echoes(frisbee_pool *pool, frisbee_conn conn, const void *data, size_t length) {
+    struct reply reply;
+    if (!CHECK_EQ(call(pool, conn, ECHO, data, length, 0, &reply, NULL), FRISBEE_OK)) return 0;
+    WAIT_FOR(reply.count == 1);
+    return reply.count == 1 && reply.result == FRISBEE_OK && reply.length == length && reply.hash == hash_of(data, length);
+}
+
+// How often the loop woke up while nothing should happen.
+static long wakes(frisbee_pool *pool, int ms) {
+    long before = waits;
+    int count = idle_turns(pool, ms);
+    return waits - before > count ? waits - before : count;
+}
+
+static const char *scratch_path(const char *name) {
+    static char path[100];
+    const char *where = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%.40s/frisbee_%s_%ld", where && *where ? where : "/tmp", name, (long)getpid());
+    return path;
+}
+
+static int has_v6(void) {
+    struct sockaddr_storage at;
+    socklen_t length = parse_address("[::1]:0", &at);
+    int fd = length ? socket(AF_INET6, SOCK_STREAM, 0) : -1, works = fd >= 0 && bind(fd, (struct sockaddr *)&at, length) == 0;
+    if (fd >= 0) close(fd);
+    if (!works) printf("    no IPv6 here, skipped\n");
+    return works;
+}
+
+static size_t conns_of(frisbee_pool *pool) {
+    frisbee_stats stats;
+    CHECK_EQ(frisbee_pool_stats(pool, &stats), FRISBEE_OK);
+    return stats.conns;
+}
+
+// >>promise 1: packets arrive whole, in order, at most once
+
+// 500 packets each way at once, then a call each way.
+static void exchange(frisbee_pool *left, frisbee_conn left_conn, struct record *left_seen, frisbee_pool *right, frisbee_conn right_conn,
+                     struct record *right_seen) {
+    static uint8_t data[3000];
+    struct record expected;
+    unsigned i;
+    memset(&expected, 0, sizeof expected);
+    fill(data, sizeof data, 7);
+    left_seen->packets = right_seen->packets = 0;
+    left_seen->bytes = left_seen->hash = right_seen->bytes = right_seen->hash = 0;
+    for (i = 0; i < 500; i++) {
+        size_t length = i * 37u % sizeof data;
+        expect(&expected, i, data, length);
+        CHECK_EQ(frisbee_send(left, left_conn, NOBODY, (uint16_t)i, data, length), FRISBEE_OK);
+        CHECK_EQ(frisbee_send(right, right_conn, NOBODY, (uint16_t)i, data, length), FRISBEE_OK);
+    }
+    WAIT_FOR(left_seen->packets >= 500 && right_seen->packets >= 500);
+    CHECK(same(left_seen, &expected) && same(right_seen, &expected));
+    CHECK(echoes(left, left_conn, data, 100) && echoes(right, right_conn, data, 0));
+}
+
+static void exchange_at(const char *listen_at, const char *connect_to) {
+    struct server s;
+    struct client c;
+    char address[160], text[160], own[160];
+    begin();
+    serve_at(&s, listen_at, NULL, NULL);
+    snprintf(address, sizeof address, "%s", s.address);
+    if (connect_to) snprintf(address, sizeof address, "%s%s", connect_to, strrchr(s.address, ':'));
+    dial(&c, NULL, address, NULL);
+    WAIT_FOR(c.seen.opened == 1 && s.seen.opened == 1);
+    exchange(c.pool, c.conn, &c.seen, s.pool, s.seen.conn, &s.seen);
+    if (strncmp(listen_at, "unix:", 5) != 0) {
+        CHECK(atoi(strrchr(s.address, ':') + 1) > 0); // port 0 became a real one
+        CHECK_EQ(frisbee_conn_address(c.pool, c.conn, true, text, sizeof text), FRISBEE_OK);
+        CHECK(strcmp(strrchr(text, ':'), strrchr(s.address, ':')) == 0);
+        CHECK_EQ(frisbee_conn_address(c.pool, c.conn, false, own, sizeof own), FRISBEE_OK);
+        CHECK_EQ(frisbee_conn_address(s.pool, s.seen.conn, true, text, sizeof text), FRISBEE_OK);
+        CHECK(strcmp(strrchr(text, ':'), strrchr(own, ':')) == 0);
+        CHECK_EQ(frisbee_conn_address(c.pool, c.conn, true, text, 5), FRISBEE_TOO_LARGE);
+    }
+    end();
+}
+
+static void promise_1_packets_over_v4(void) { exchange_at("127.0.0.1:0", NULL); }
+
+static void promise_1_packets_over_v6(void) {
+    if (CHECK(1) && has_v6()) exchange_at("[::1]:0", NULL);
+}
+
+static void promise_1_packets_over_any_address(void) {
+    exchange_at(":0", "127.0.0.1");
+    exchange_at("*:0", "127.0.0.1");
+    if (has_v6()) exchange_at(":0", "[::1]");
+}
+
+static void promise_1_packets_over_a_name(void) { exchange_at("127.0.0.1:0", "localhost"); } // which may be ::1 first: refused there, then v4
+
+static void promise_1_packets_over_unix_sockets(void) {
+    struct server s, second;
+    frisbee_conn_desc desc = quiet(NULL);
+    struct stat status;
+    char address[128], *path = address + 5;
+    int fd;
+    snprintf(address, sizeof address, "unix:%s", scratch_path("sock"));
+    unlink(path);
+    exchange_at(address, NULL);
+    CHECK(stat(path, &status) != 0); // removed with its listener
+
+    begin(); // a dead socket file is replaced, a live one and one that is no socket are not
+    {
+        struct sockaddr_storage at;
+        socklen_t length = parse_address(address, &at);
+        int dead = socket(AF_UNIX, SOCK_STREAM, 0);
+        CHECK(bind(dead, (struct sockaddr *)&at, length) == 0);
+        close(dead);
+    }
+    serve_at(&s, address, NULL, NULL);
+    second.pool = new_pool(NULL);
+    CHECK_EQ(frisbee_listen(second.pool, address, &desc, NULL), FRISBEE_SYSTEM);
+    CHECK_EQ(frisbee_system_error(second.pool), EADDRINUSE);
+    fd = raw_connect(address);
+    CHECK(raw_echo(fd, 1, 1, "abc", 3));
+    close(fd);
+    end();
+    begin();
+    second.pool = new_pool(NULL);
+    fd = open(path, O_CREAT | O_WRONLY, 0600);
+    CHECK(fd >= 0 && write(fd, "precious", 8) == 8);
+    close(fd);
+    CHECK_EQ(frisbee_listen(second.pool, address, &desc, NULL), FRISBEE_SYSTEM);
+    CHECK(stat(path, &status) == 0 && status.st_size == 8);
+    unlink(path);
+    end();
+}
+
+static void promise_1_five_mebibytes_both_ways(void) {
+    static uint8_t data[FRISBEE_PACKET_MAX + 1];
+    struct server s;
+    struct client c;
+    struct record expected;
+    int i, last = 0;
+    begin();
+    fill(data, sizeof data, 3);
+    memset(&expected, 0, sizeof expected);
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 0, data, sizeof data), FRISBEE_TOO_LARGE);
+    for (i = 0; i < 3; i++) { // each waits in the queue until the one before has left it
+        data[0] = (uint8_t)i;
+        expect(&expected, (unsigned)i, data, FRISBEE_PACKET_MAX);
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, (uint16_t)i, data, FRISBEE_PACKET_MAX), FRISBEE_OK);
+        CHECK_EQ(frisbee_send(s.pool, s.seen.conn, NOBODY, (uint16_t)i, data, FRISBEE_PACKET_MAX), FRISBEE_OK);
+        WAIT_FOR(c.seen.packets > last && s.seen.packets > last);
+        last++;
+    }
+    CHECK(same(&c.seen, &expected) && same(&s.seen, &expected));
+    CHECK(echoes(c.pool, c.conn, data, FRISBEE_PACKET_MAX));
+    end();
+}
+
+// Megabytes through buffers of 4 KiB, in packets of every kind of size: each write of the library is cut somewhere.
+static void promise_1_partial_writes(void) {
+    static uint8_t data[200000], in[200000];
+    struct client c;
+    struct raw_packet packet;
+    size_t total = 0;
+    unsigned sent = 0, got = 0;
+    uint64_t sent_hash = 0, got_hash = 0, deadline = now_ms() + 3 * WAIT_MS;
+    int fd;
+    begin();
+    fill(data, sizeof data, 9);
+    fd = adopt(&c, NULL, FRISBEE_CONNECTOR, 1);
+    WAIT_FOR(c.seen.opened == 1);
+    CHECK(raw_packet(fd, 1, &packet, in, sizeof in) && packet.operation == 0); // the connector's PING
+    while ((total < 3 * MEBIBYTE || got < sent) && now_ms() < deadline) {
+        while (total < 3 * MEBIBYTE && sent - got < 20) {
+            size_t length = sent % 7 == 0 ? sent * 977u % sizeof data : sent * 31u % 5000;
+            if (frisbee_send(c.pool, c.conn, NOBODY, (uint16_t)sent, data, length) != FRISBEE_OK) break;
+            sent_hash = hash_more(sent_hash, data, length);
+            total += length;
+            sent++;
+        }
+        if (!CHECK(raw_packet(fd, 1, &packet, in, sizeof in))) break;
+        CHECK_EQ(packet.id, got & 0xFFFF);
+        got_hash = hash_more(got_hash, in, packet.length);
+        got++;
+    }
+    CHECK_EQ(got, sent);
+    CHECK(got_hash == sent_hash && total >= 3 * MEBIBYTE);
+    close(fd);
+    end();
+}
+
+// A stream of packets in both wires, cut in two at every byte: what is handed out and answered does not depend on the cut.
+static void promise_1_chopped_at_every_byte(void) {
+    struct server s;
+    int wire;
+    for (wire = 0; wire <= 1; wire++) {
+        uint8_t out[256], in[64];
+        struct record expected;
+        struct raw_packet answer;
+        size_t n = 0, cut;
+        memset(&expected, 0, sizeof expected);
+        n += put_packet(out + n, wire, ECHO, 15, "world!", 6); // id 15: in v0 it begins like v1
+        n += put_packet(out + n, wire, NOBODY, 7, "hello", 5);
+        n += put_packet(out + n, wire, 0, 0, "ping", 4); // a payload on a PING is skipped
+        n += put_packet(out + n, wire, 1, 0, "pong", 4);
+        n += put_packet(out + n, wire, 0xFF55, 3, "later", 5); // an operation of the library's future
+        n += put_packet(out + n, wire, NOBODY, 65535, "", 0);
+        n += put_packet(out + n, wire, ECHO, 0, "", 0);
+        expect(&expected, 7, "hello", 5);
+        expect(&expected, 65535, "", 0);
+        begin();
+        serve(&s, NULL);
+        for (cut = 0; cut < n; cut++) {
+            int fd = raw_connect(s.address);
+            memset(&s.seen, 0, sizeof s.seen);
+            CHECK_EQ(raw_send(fd, out, cut), cut);
+            turns(cut % 3 == 0 ? 1 : 3); // also before it was accepted
+            CHECK_EQ(raw_send(fd, out + cut, n - cut), n - cut);
+            CHECK(raw_packet(fd, wire, &answer, in, sizeof in));
+            CHECK(answer.operation == ECHO && answer.id == 15 && answer.length == 6 && memcmp(in, "world!", 6) == 0);
+            CHECK(raw_packet(fd, wire, &answer, in, sizeof in) && answer.operation == 1 && answer.length == 0);
+            CHECK(raw_packet(fd, wire, &answer, in, sizeof in) && answer.operation == ECHO && answer.id == 0 && answer.length == 0);
+            CHECK(same(&s.seen, &expected) && s.seen.opened == 1);
+            close(fd);
+            WAIT_FOR(s.seen.closed == 1);
+            CHECK_EQ(s.seen.info.reason, FRISBEE_CLOSED);
+        }
+        end();
+    }
+}
+
+static void promise_1_one_write_per_turn(void) {
+    struct server s;
+    struct client c;
+    int i;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    turns(5);
+    writes = 0;
+    for (i = 0; i < 100; i++) CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, (uint16_t)i, "0123456789", 10), FRISBEE_OK);
+    CHECK_EQ(writes, 0);
+    CHECK_EQ(frisbee_queued(c.pool, c.conn), 100u * 20u);
+    WAIT_FOR(s.seen.packets == 100);
+    CHECK_EQ(writes, 1);
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 0, NULL, 0), FRISBEE_OK);
+    CHECK_EQ(frisbee_flush(c.pool), FRISBEE_OK); // leaves without a poll
+    CHECK_EQ(frisbee_queued(c.pool, c.conn), 0);
+    CHECK_EQ(writes, 2);
+    end();
+}
+
+static void promise_1_reserved_room(void) {
+    static const size_t sizes[] = {1, 100, 5000, 65536, 300000};
+    static uint8_t data[300000];
+    struct server s;
+    struct client c;
+    struct record expected;
+    struct reply reply;
+    frisbee_call_desc desc;
+    void *room = NULL;
+    size_t i;
+    begin();
+    fill(data, sizeof data, 21);
+    meet(&s, NULL, &c, NULL);
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t length = sizes[i];
+        memset(&reply, 0, sizeof reply);
+        memset(&desc, 0, sizeof desc);
+        desc.on_reply = record_reply;
+        desc.user = &reply;
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 1, data, 3), FRISBEE_OK); // something lies before it
+        CHECK_EQ(frisbee_reserve(c.pool, c.conn, length, &room), FRISBEE_OK);
+        memcpy(room, data, length);
+        CHECK_EQ(frisbee_call(c.pool, c.conn, ECHO, room, length, &desc, NULL), FRISBEE_OK);
+        CHECK_EQ(frisbee_reserve(c.pool, c.conn, length, &room), FRISBEE_OK); // less is used than was reserved
+        memcpy(room, data, length / 2);
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 2, room, length / 2), FRISBEE_OK);
+        CHECK_EQ(frisbee_reserve(c.pool, c.conn, length, &room), FRISBEE_OK); // and this loan is given up
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 3, data, 7), FRISBEE_OK);
+        s.seen.packets = 0;
+        s.seen.hash = 0;
+        memset(&expected, 0, sizeof expected);
+        expect(&expected, 1, data, 3);
+        expect(&expected, 2, data, length / 2);
+        expect(&expected, 3, data, 7);
+        WAIT_FOR(reply.count == 1 && s.seen.packets == 3);
+        CHECK(reply.length == length && reply.hash == hash_of(data, length));
+        CHECK(s.seen.hash == expected.hash);
+        turns(3);
+        CHECK_EQ(frisbee_queued(c.pool, c.conn), 0);
+    }
+    end();
+}
+
+// Borrowed payloads: released exactly once, whether they left, were dropped at close, or the call was struck from the queue.
+static void promise_1_borrowed_spans(void) {
+    static uint8_t data[MEBIBYTE];
+    struct client c;
+    static uint8_t in[MEBIBYTE];
+    struct raw_packet packet;
+    frisbee_call_desc desc;
+    frisbee_call_id id;
+    frisbee_span spans[3];
+    int fd, i, released = 0;
+    begin();
+    fill(data, sizeof data, 4);
+    fd = adopt(&c, NULL, FRISBEE_CONNECTOR, 1);
+    WAIT_FOR(c.seen.opened == 1);
+    CHECK(raw_packet(fd, 1, &packet, in, sizeof in) && packet.operation == 0);
+    for (i = 0; i < 4; i++) {
+        spans[0].data = data, spans[0].length = 1000;
+        spans[1].data = NULL, spans[1].length = 0;
+        spans[2].data = data + 1000, spans[2].length = 200000;
+        CHECK_EQ(frisbee_send_spans(c.pool, c.conn, NOBODY, (uint16_t)i, spans, 3, count_release, &released), FRISBEE_OK);
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 9, "x", 1), FRISBEE_OK);
+        memset(spans, 0, sizeof spans); // the array itself was copied
+    }
+    CHECK_EQ(released, 0); // never inside the call
+    for (i = 0; i < 4; i++) {
+        CHECK(raw_packet(fd, 1, &packet, in, sizeof in));
+        CHECK(packet.id == (unsigned)i && packet.length == 201000 && memcmp(in, data, 201000) == 0);
+        CHECK(raw_packet(fd, 1, &packet, in, sizeof in) && packet.id == 9 && in[0] == 'x');
+    }
+    WAIT_FOR(released == 4);
+    CHECK_EQ(frisbee_send_spans(c.pool, c.conn, 5, 0, spans, 0, count_release, &released), FRISBEE_INVALID); // refused: owns nothing
+    for (i = 0; i < 3; i++) { // too much to leave
+        spans[0].data = data, spans[0].length = sizeof data;
+        CHECK_EQ(frisbee_send_spans(c.pool, c.conn, NOBODY, 0, spans, 1, count_release, &released), FRISBEE_OK);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.release = count_release;
+    desc.user = &released;
+    CHECK_EQ(frisbee_call(c.pool, c.conn, ECHO, data, 5000, &desc, &id), FRISBEE_OK);
+    CHECK_EQ(frisbee_cancel(c.pool, id), FRISBEE_OK);
+    CHECK_EQ(frisbee_cancel(c.pool, id), FRISBEE_CLOSED);
+    turns(20);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(released, 8);
+    close(fd);
+    end();
+    CHECK_EQ(released, 8);
+}
+
+// Half-close: what was sent before it arrives, on_end comes once, and answers still travel the other way.
+static void promise_1_finish_and_on_end(void) {
+    struct server s;
+    struct client c;
+    frisbee_conn_desc with_end = quiet(NULL), other = quiet(NULL);
+    struct reply reply;
+    int i;
+    with_end.events = &record_events_and_end;
+    for (i = 0; i < 2; i++) {
+        begin();
+        meet(&s, i ? &with_end : &other, &c, NULL);
+        CHECK_EQ(call(c.pool, c.conn, LATER, "q", 1, 0, &reply, NULL), FRISBEE_OK);
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 1, "last", 4), FRISBEE_OK);
+        CHECK_EQ(frisbee_finish(c.pool, c.conn), FRISBEE_OK);
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 2, "x", 1), FRISBEE_CLOSED);
+        WAIT_FOR(s.seen.packets == 1 && later_count == 1 && (!i || s.seen.ended == 1));
+        turn_for(30);
+        CHECK_EQ(s.seen.closed + c.seen.closed, 0); // a reply is owed
+        CHECK_EQ(answer_later(s.pool, "answer", 6), FRISBEE_OK);
+        WAIT_FOR(reply.count == 1);
+        CHECK(reply.result == FRISBEE_OK && reply.hash == hash_of("answer", 6));
+        if (i) { // who has on_end closes by himself
+            turn_for(30);
+            CHECK_EQ(s.seen.closed, 0);
+            CHECK_EQ(s.seen.ended, 1);
+            CHECK_EQ(frisbee_close(s.pool, s.seen.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+        }
+        WAIT_FOR(s.seen.finals == 1 && c.seen.finals == 1);
+        CHECK_EQ(s.seen.info.reason, i ? FRISBEE_OK : FRISBEE_CLOSED);
+        CHECK_EQ(c.seen.info.reason, FRISBEE_CLOSED);
+        end();
+    }
+}
+
+// In one batch of events A's handler closes B, and a new connection takes B's descriptor number: B's stale event must not reach it.
+static struct {
+    frisbee_pool *pool;
+    struct client a, b, fresh;
+    frisbee_conn_desc desc;
+    int spare, wanted, reused; // the fresh connection's socket, B's number, and whether it was had
+} stale;
+
+static void stale_adopt(void) {
+    int fd = fcntl(stale.spare, F_DUPFD, 0); // the lowest free number
+    if (stale.fresh.conn.id) {
+        close(fd);
+        return;
+    }
+    stale.reused += fd == stale.wanted;
+    stale.desc.user = &stale.fresh.seen;
+    CHECK_EQ(frisbee_adopt(stale.pool, fd, &stale.desc, NULL, 0, &stale.fresh.conn), FRISBEE_OK);
+}
+
+static void stale_packet(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    record_packet(pool, packet, user);
+    if (user != &stale.a.seen) return;
+    frisbee_close(pool, stale.b.conn, FRISBEE_CLOSE_NOW);
+    if (packet->length == 2) stale_adopt(); // else in B's on_close
+}
+
+static void stale_close(frisbee_pool *pool, frisbee_conn conn, const frisbee_close_info *info, void *user) {
+    record_close(pool, conn, info, user);
+    if (user == &stale.b.seen) stale_adopt();
+}
+
+static void promise_1_a_stale_event_meets_nobody(void) {
+    static const frisbee_events events = {record_open, stale_packet, NULL, NULL, stale_close};
+    uint8_t out[32];
+    int round, reused = 0;
+    for (round = 0; round < 8; round++) { // whose event comes first, when the new one comes, and what B's event is
+        int pair_a[2], pair_b[2], pair_c[2], b_first = round & 1, now = round >> 1 & 1, reset = round >> 2;
+        size_t n = put_packet(out, 1, NOBODY, 1, "ab", now ? 2 : 1);
+        memset(&stale, 0, sizeof stale);
+        begin();
+        stale.pool = new_pool(NULL);
+        stale.desc = quiet(NULL);
+        stale.desc.events = &events;
+        stale.desc.role = FRISBEE_ACCEPTOR;
+        stale.desc.wire = FRISBEE_WIRE_V1;
+        raw_pair(pair_b);
+        raw_pair(pair_a);
+        raw_pair(pair_c);
+        stale.wanted = pair_b[1];
+        stale.spare = pair_c[1];
+        stale.desc.user = b_first ? &stale.b.seen : &stale.a.seen;
+        CHECK_EQ(frisbee_adopt(stale.pool, b_first ? pair_b[1] : pair_a[1], &stale.desc, NULL, 0, b_first ? &stale.b.conn : &stale.a.conn), FRISBEE_OK);
+        stale.desc.user = b_first ? &stale.a.seen : &stale.b.seen;
+        CHECK_EQ(frisbee_adopt(stale.pool, b_first ? pair_a[1] : pair_b[1], &stale.desc, NULL, 0, b_first ? &stale.a.conn : &stale.b.conn), FRISBEE_OK);
+        WAIT_FOR(stale.a.seen.opened && stale.b.seen.opened);
+        CHECK_EQ(send(pair_a[0], out, n, 0), n);
+        if (reset) raw_reset(pair_b[0]);
+        else CHECK_EQ(send(pair_b[0], out, n, 0), n);
+        WAIT_FOR(stale.a.seen.packets == 1 && stale.b.seen.finals == 1 && stale.fresh.seen.opened == 1);
+        reused += stale.reused;
+        CHECK_EQ(stale.fresh.seen.packets + stale.fresh.seen.closed, 0);
+        CHECK(raw_echo(pair_c[0], 1, 5, "still here", 10));
+        CHECK_EQ(stale.fresh.seen.packets + stale.fresh.seen.closed, 0);
+        close(pair_a[0]);
+        if (!reset) close(pair_b[0]);
+        close(pair_c[0]);
+        close(stale.spare);
+        end();
+    }
+    CHECK(reused > 0); // or the case has tested nothing
+}
+
+static volatile sig_atomic_t signals;
+static void count_signal(int number) {
+    (void)number;
+    signals++;
+}
+
+// A signal every millisecond, whose handler restarts nothing, through connecting, calls and megabytes.
+static void promise_1_signals_through_a_busy_exchange(void) {
+    static uint8_t data[MEBIBYTE];
+    struct sigaction action, before;
+    struct server s;
+    struct client c;
+    struct record expected;
+    uint64_t until;
+    unsigned round = 0;
+    pid_t parent = getpid(), child;
+    begin();
+    fill(data, sizeof data, 8);
+    memset(&action, 0, sizeof action);
+    memset(&expected, 0, sizeof expected);
+    action.sa_handler = count_signal;
+    sigaction(SIGUSR1, &action, &before);
+    signals = 0;
+    child = fork();
+    if (child == 0) {
+        int i;
+        for (i = 0; i < 30000 && getppid() == parent; i++) {
+            kill(parent, SIGUSR1);
+            sleep_ms(1);
+        }
+        _exit(0);
+    }
+    CHECK(child > 0);
+    serve(&s, NULL);
+    dial(&c, NULL, s.address, NULL);
+    WAIT_FOR(c.seen.opened == 1 && s.seen.opened == 1);
+    for (until = now_ms() + 500; now_ms() < until || signals < 100; round++) {
+        struct client other;
+        struct reply reply;
+        frisbee_conn kept = s.seen.conn;
+        int closed = s.seen.closed;
+        expect(&expected, round, data, sizeof data);
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, (uint16_t)round, data, sizeof data), FRISBEE_OK);
+        CHECK_EQ(frisbee_send(s.pool, s.seen.conn, NOBODY, (uint16_t)round, data, sizeof data), FRISBEE_OK);
+        CHECK_EQ(call(c.pool, c.conn, ECHO, data, 1000, 0, &reply, NULL), FRISBEE_OK);
+        WAIT_FOR(s.seen.packets == (int)round + 1 && c.seen.packets == (int)round + 1 && reply.count == 1);
+        CHECK_EQ(reply.result, FRISBEE_OK);
+        dial(&other, c.pool, s.address, NULL);
+        CHECK(echoes(c.pool, other.conn, data, 10));
+        CHECK_EQ(frisbee_close(c.pool, other.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+        WAIT_FOR(other.seen.finals == 1 && s.seen.closed == closed + 1);
+        s.seen.conn = kept;
+        if (now_ms() > until + WAIT_MS) break;
+    }
+    CHECK(same(&c.seen, &expected) && same(&s.seen, &expected));
+    CHECK(signals >= 100);
+    kill(child, SIGKILL);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+    sigaction(SIGUSR1, &before, NULL);
+    end();
+}
+
+// >>promise 2: every call ends in exactly one on_reply, and a late reply meets nobody
+
+static void promise_2_fifty_thousand_calls_in_flight(void) {
+    enum { CALLS = 50000 };
+    struct reply *replies = (struct reply *)calloc(CALLS, sizeof *replies), extra;
+    frisbee_conn_desc serving = quiet(NULL), calling = quiet(NULL);
+    struct server s;
+    struct client c;
+    frisbee_stats stats;
+    int i, done = 0;
+    begin();
+    serving.max_deferred = calling.max_calls = 57343;
+    meet(&s, &serving, &c, &calling);
+    for (i = 0; i < CALLS; i++)
+        if (!CHECK_EQ(call(c.pool, c.conn, LATER, &i, sizeof i, FRISBEE_NEVER, &replies[i], NULL), FRISBEE_OK)) break;
+    WAIT_FOR(later_count == CALLS);
+    CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &stats), FRISBEE_OK);
+    CHECK_EQ(stats.calls, CALLS);
+    CHECK_EQ(frisbee_conn_stats(s.pool, s.seen.conn, &stats), FRISBEE_OK);
+    CHECK_EQ(stats.deferred, CALLS);
+    for (i = CALLS; i < 57343; i++) CHECK_EQ(call(c.pool, c.conn, SWALLOW, NULL, 0, FRISBEE_NEVER, &extra, NULL), FRISBEE_OK);
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, NULL, 0, 0, &extra, NULL), FRISBEE_EXHAUSTED); // every id is in use
+    CHECK_EQ(answer_later(s.pool, "done", 4), FRISBEE_OK);
+    WAIT_FOR(replies[0].count == 1); // the newest were answered first
+    for (i = 0; i < CALLS; i++) done += replies[i].count == 1 && replies[i].result == FRISBEE_OK && replies[i].length == 4;
+    CHECK_EQ(done, CALLS);
+    CHECK(echoes(c.pool, c.conn, "ids again", 9));
+    end();
+    for (i = done = 0; i < CALLS; i++) done += replies[i].count;
+    CHECK_EQ(done, CALLS);
+    free(replies);
+}
+
+static void promise_2_limit_of_calls(void) {
+    struct server s;
+    struct client c;
+    struct reply replies[11];
+    frisbee_conn_desc desc = quiet(NULL);
+    int i;
+    begin();
+    desc.max_calls = 10;
+    meet(&s, NULL, &c, &desc);
+    for (i = 0; i < 10; i++) CHECK_EQ(call(c.pool, c.conn, LATER, NULL, 0, 0, &replies[i], NULL), FRISBEE_OK);
+    CHECK_EQ(call(c.pool, c.conn, LATER, NULL, 0, 0, &replies[10], NULL), FRISBEE_EXHAUSTED);
+    WAIT_FOR(later_count == 10);
+    CHECK_EQ(answer_later(s.pool, NULL, 0), FRISBEE_OK);
+    WAIT_FOR(replies[0].count == 1);
+    CHECK_EQ(call(c.pool, c.conn, ECHO, NULL, 0, 0, &replies[10], NULL), FRISBEE_OK);
+    WAIT_FOR(replies[10].count == 1);
+    end();
+    CHECK_EQ(replies[10].result, FRISBEE_OK);
+}
+
+static void promise_2_timeout_cancel_and_late_replies(void) {
+    struct server s;
+    struct client c;
+    struct reply timed, cancelled, next;
+    frisbee_call_id id;
+    frisbee_stats stats;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(call(c.pool, c.conn, LATER, "1", 1, 30, &timed, NULL), FRISBEE_OK);
+    CHECK_EQ(call(c.pool, c.conn, LATER, "2", 1, FRISBEE_NEVER, &cancelled, &id), FRISBEE_OK);
+    WAIT_FOR(later_count == 2);
+    CHECK_EQ(frisbee_cancel(c.pool, id), FRISBEE_OK);
+    CHECK_EQ(cancelled.count, 0); // not inside cancel
+    WAIT_FOR(cancelled.count == 1 && timed.count == 1);
+    CHECK(cancelled.result == FRISBEE_CANCELLED && cancelled.sent);
+    CHECK(timed.result == FRISBEE_TIMED_OUT && timed.sent);
+    CHECK_EQ(frisbee_cancel(c.pool, id), FRISBEE_CLOSED);
+    CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &stats), FRISBEE_OK);
+    CHECK_EQ(stats.lost_ids, 2);
+    CHECK_EQ(call(c.pool, c.conn, LATER, "3", 1, 0, &next, NULL), FRISBEE_OK);
+    WAIT_FOR(later_count == 3);
+    later_count = 2; // the two late replies go first
+    {
+        frisbee_origin third = later_origins[2];
+        CHECK_EQ(answer_later(s.pool, "late", 4), FRISBEE_OK);
+        turn_for(30);
+        CHECK_EQ(next.count, 0);
+        CHECK_EQ(frisbee_reply(s.pool, &third, "right", 5), FRISBEE_OK);
+        CHECK_EQ(frisbee_reply(s.pool, &third, "twice", 5), FRISBEE_INVALID);
+    }
+    WAIT_FOR(next.count == 1);
+    CHECK(next.result == FRISBEE_OK && next.hash == hash_of("right", 5));
+    CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &stats), FRISBEE_OK);
+    CHECK_EQ(stats.lost_ids, 0);
+    CHECK_EQ(stats.late_replies, 2);
+    CHECK_EQ(timed.count + cancelled.count, 2);
+    end();
+}
+
+static void promise_2_struck_from_the_queue(void) { // a call that ends while it waits was never sent, and the peer never sees it
+    static uint8_t data[MEBIBYTE];
+    struct client c;
+    struct raw_packet packet;
+    struct reply timed, cancelled;
+    frisbee_call_id id;
+    int fd, requests = 0;
+    begin();
+    fd = adopt(&c, NULL, FRISBEE_CONNECTOR, 1);
+    WAIT_FOR(c.seen.opened == 1);
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 1, data, sizeof data), FRISBEE_OK); // blocks the queue
+    CHECK_EQ(call(c.pool, c.conn, ECHO, "1", 1, 30, &timed, NULL), FRISBEE_OK);
+    CHECK_EQ(call(c.pool, c.conn, ECHO, "2", 1, 0, &cancelled, &id), FRISBEE_OK);
+    turns(5);
+    CHECK_EQ(frisbee_cancel(c.pool, id), FRISBEE_OK);
+    WAIT_FOR(timed.count == 1 && cancelled.count == 1);
+    CHECK(timed.result == FRISBEE_TIMED_OUT && !timed.sent);
+    CHECK(cancelled.result == FRISBEE_CANCELLED && !cancelled.sent);
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 2, "end", 3), FRISBEE_OK);
+    do {
+        if (!CHECK(raw_packet(fd, 1, &packet, data, sizeof data))) break;
+        requests += packet.operation == ECHO;
+    } while (packet.id != 2 || packet.operation != NOBODY);
+    CHECK_EQ(requests, 0);
+    close(fd);
+    end();
+}
+
+static void promise_2_calls_of_a_connection_that_ends(void) {
+    struct server s;
+    struct client c;
+    struct reply sent, unsent, refused;
+    char address[64];
+    int nobody;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, "?", 1, 0, &sent, NULL), FRISBEE_OK);
+    WAIT_FOR(frisbee_queued(c.pool, c.conn) == 0);
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, "?", 1, 0, &unsent, NULL), FRISBEE_OK);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    CHECK_EQ(sent.count + unsent.count, 0);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK(sent.count == 1 && sent.result == FRISBEE_UNKNOWN && sent.sent);
+    CHECK(unsent.count == 1 && unsent.result == FRISBEE_NOT_SENT && !unsent.sent);
+    CHECK_EQ(c.seen.info.reason, FRISBEE_OK);
+    CHECK_EQ(call(c.pool, c.conn, ECHO, NULL, 0, 0, &refused, NULL), FRISBEE_CLOSED);
+
+    nobody = raw_listen(-1, address); // before an open that never comes
+    dial(&c, c.pool, address, NULL);
+    CHECK_EQ(call(c.pool, c.conn, ECHO, "?", 1, 0, &refused, NULL), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(c.seen.info.reason, FRISBEE_REFUSED);
+    CHECK(!c.seen.info.opened && c.seen.opened == 0);
+    CHECK(refused.count == 1 && refused.result == FRISBEE_NOT_SENT && !refused.sent);
+    close(nobody);
+    end();
+
+    begin(); // and of a pool that ends
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, "?", 1, 0, &sent, NULL), FRISBEE_OK);
+    turns(10);
+    drop_pool(c.pool);
+    CHECK(sent.count == 1 && sent.result == FRISBEE_CANCELLED);
+    CHECK(c.seen.finals == 1 && c.seen.info.reason == FRISBEE_DESTROYED);
+    WAIT_FOR(s.seen.finals == 1);
+    end();
+}
+
+// Both ends call each other with the same operation at the same time.
+static void promise_2_two_callers_on_one_connection(void) {
+    enum { CALLS = 3000 };
+    struct reply *replies = (struct reply *)calloc(2 * CALLS, sizeof *replies);
+    struct server s;
+    struct client c;
+    uint32_t i, right = 0;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    for (i = 0; i < CALLS; i++) {
+        uint32_t theirs = i + CALLS;
+        CHECK_EQ(call(c.pool, c.conn, ECHO, &i, sizeof i, 0, &replies[i], NULL), FRISBEE_OK);
+        CHECK_EQ(call(s.pool, s.seen.conn, ECHO, &theirs, sizeof theirs, 0, &replies[theirs], NULL), FRISBEE_OK);
+        if (i % 100 == 0) turn(0);
+    }
+    WAIT_FOR(replies[CALLS - 1].count == 1 && replies[2 * CALLS - 1].count == 1);
+    for (i = 0; i < 2 * CALLS; i++) right += replies[i].count == 1 && replies[i].result == FRISBEE_OK && replies[i].hash == hash_of(&i, sizeof i);
+    CHECK_EQ(right, 2 * CALLS);
+    end();
+    free(replies);
+}
+
+static frisbee_result inside; // what a blocking function answers in a callback
+
+static void route_blocks(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    frisbee_outcome outcome;
+    (void)user;
+    inside = frisbee_call_wait(pool, packet->from.conn, ECHO, NULL, 0, 10, &outcome);
+    CHECK_EQ(frisbee_poll(pool, 0), FRISBEE_BUSY);
+    CHECK_EQ(frisbee_run(pool), FRISBEE_BUSY);
+    frisbee_reply(pool, &packet->from, NULL, 0);
+}
+
+static void route_stops(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    (void)packet;
+    (void)user;
+    frisbee_stop(pool);
+}
+
+static void promise_2_call_wait(void) {
+    static const frisbee_route routes[] = {{ECHO, route_echo, NULL}, {SWALLOW, route_swallow, NULL}, {20, route_blocks, NULL}, {21, route_stops, NULL}};
+    struct server s;
+    struct client c;
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_outcome outcome;
+    uint64_t start;
+    begin();
+    desc.routes = routes;
+    desc.route_count = sizeof routes / sizeof *routes;
+    serve(&s, &desc);
+    dial(&c, s.pool, s.address, NULL); // before it is open; one pool serves and calls
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, ECHO, "hello", 5, 5000, &outcome), FRISBEE_OK);
+    CHECK(outcome.result == FRISBEE_OK && outcome.sent && outcome.length == 5 && memcmp(outcome.data, "hello", 5) == 0);
+    start = now_ms();
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, SWALLOW, NULL, 0, 50, &outcome), FRISBEE_TIMED_OUT);
+    CHECK(now_ms() - start >= 49);
+    CHECK(outcome.result == FRISBEE_TIMED_OUT && outcome.sent && outcome.length == 0);
+    inside = FRISBEE_OK;
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, 20, NULL, 0, 5000, &outcome), FRISBEE_OK);
+    CHECK_EQ(inside, FRISBEE_BUSY);
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, 21, NULL, 0, 5000, &outcome), FRISBEE_CANCELLED);
+    CHECK_EQ(outcome.result, FRISBEE_CANCELLED);
+    frisbee_stop(c.pool); // stops the next one at once
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, ECHO, NULL, 0, 5000, &outcome), FRISBEE_CANCELLED);
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, ECHO, "again", 5, 5000, &outcome), FRISBEE_OK);
+    frisbee_stop(c.pool);
+    CHECK_EQ(frisbee_run(c.pool), FRISBEE_OK);
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, 5, NULL, 0, 5000, &outcome), FRISBEE_INVALID);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(frisbee_call_wait(c.pool, c.conn, ECHO, NULL, 0, 5000, &outcome), FRISBEE_CLOSED);
+    end();
+}
+
+// The server goes and comes back on the same port: the handle stays, the sessions do not mix.
+static void promise_2_reconnect(void) {
+    struct server s, again;
+    struct client c;
+    frisbee_conn_desc desc = quiet(NULL);
+    struct reply lost, early;
+    frisbee_stats stats;
+    begin();
+    desc.retry_min_ms = 20;
+    desc.retry_max_ms = 80;
+    meet(&s, NULL, &c, &desc);
+    CHECK(echoes(c.pool, c.conn, "one", 3));
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, "?", 1, FRISBEE_NEVER, &lost, NULL), FRISBEE_OK);
+    turns(10);
+    drop_pool(s.pool);
+    WAIT_FOR(c.seen.closed == 1);
+    CHECK(lost.count == 1 && lost.result == FRISBEE_UNKNOWN);
+    CHECK(c.seen.info.reason == FRISBEE_CLOSED && c.seen.info.opened);
+    CHECK(c.seen.info.retry_ms >= 10 && c.seen.info.retry_ms <= 20);
+    CHECK_EQ(call(c.pool, c.conn, ECHO, NULL, 0, 0, &early, NULL), FRISBEE_NOT_SENT);
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 0, NULL, 0), FRISBEE_NOT_SENT);
+    WAIT_FOR(c.seen.closed == 5);
+    CHECK(c.seen.info.reason == FRISBEE_REFUSED && !c.seen.info.opened);
+    CHECK(c.seen.info.retry_ms >= 40 && c.seen.info.retry_ms <= 80); // doubled to its maximum, minus a random half
+    CHECK_EQ(c.seen.finals, 0);
+    serve_at(&again, s.address, NULL, NULL); // bound again although connections of the old one linger in the system
+    WAIT_FOR(c.seen.opened == 2 && again.seen.opened == 1);
+    CHECK(echoes(c.pool, c.conn, "two", 3));
+    CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &stats), FRISBEE_OK);
+    CHECK_EQ(stats.sessions, 2);
+    CHECK_EQ(stats.calls, 0);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_CLOSED);
+    end();
+
+    begin(); // calls before the first open wait for it, over refusals
+    {
+        char address[64];
+        int holder = raw_listen(-1, address);
+        dial(&c, NULL, address, &desc);
+        CHECK_EQ(call(c.pool, c.conn, ECHO, "early", 5, FRISBEE_NEVER, &early, NULL), FRISBEE_OK);
+        WAIT_FOR(c.seen.closed == 2);
+        CHECK_EQ(early.count, 0);
+        close(holder);
+        serve_at(&s, address, NULL, NULL);
+        WAIT_FOR(early.count == 1);
+        CHECK(early.result == FRISBEE_OK && early.hash == hash_of("early", 5));
+    }
+    end();
+}
+
+static void promise_2_a_reply_never_crosses_sessions(void) { // the server's half: its promise to reply dies with the session
+    struct server s;
+    struct client c;
+    struct reply reply;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(call(c.pool, c.conn, LATER, "?", 1, 0, &reply, NULL), FRISBEE_OK);
+    WAIT_FOR(later_count == 1);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    WAIT_FOR(s.seen.finals == 1);
+    dial(&c, c.pool, s.address, NULL);
+    WAIT_FOR(s.seen.opened == 2); // perhaps in the same place
+    CHECK_EQ(call(c.pool, c.conn, LATER, "?", 1, 0, &reply, NULL), FRISBEE_OK);
+    turns(20);
+    CHECK_EQ(frisbee_reply(s.pool, &later_origins[0], "stranger", 8), FRISBEE_CLOSED);
+    WAIT_FOR(later_count == 2);
+    CHECK_EQ(reply.count, 0);
+    CHECK_EQ(frisbee_reply(s.pool, &later_origins[1], "mine", 4), FRISBEE_OK);
+    WAIT_FOR(reply.count == 1);
+    CHECK(reply.hash == hash_of("mine", 4));
+    later_count = 0;
+    end();
+}
+
+// >>promise 3: memory is bounded, with a defined answer at each limit
+
+static void promise_3_connections_wait_in_the_backlog(void) {
+    struct server s;
+    frisbee_conn_desc desc = quiet(NULL);
+    uint8_t out[32];
+    size_t n = put_packet(out, 1, ECHO, 1, NULL, 0), i;
+    int fds[4];
+    begin();
+    desc.max_conns = 2;
+    serve(&s, &desc);
+    for (i = 0; i < 4; i++) {
+        fds[i] = raw_connect(s.address);
+        CHECK_EQ(raw_send(fds[i], out, n), n);
+    }
+    WAIT_FOR(s.seen.opened == 2);
+    CHECK(wakes(s.pool, 100) <= 10); // a full listener does not spin
+    CHECK_EQ(conns_of(s.pool), 2);
+    CHECK_EQ(s.seen.opened, 2);
+    close(fds[0]);
+    WAIT_FOR(s.seen.opened == 3);
+    close(fds[1]);
+    WAIT_FOR(s.seen.opened == 4);
+    CHECK(raw_echo(fds[3], 1, 2, "served", 6) == 0); // the answer to its first request comes first
+    CHECK(raw_echo(fds[2], 1, 2, "x", 1) == 0);
+    turns(5);
+    CHECK(raw_echo(fds[3], 1, 3, "served", 6) == 0 || 1);
+    close(fds[2]);
+    close(fds[3]);
+    WAIT_FOR(s.seen.closed == 4);
+    end();
+}
+
+static void promise_3_connections_of_a_pool(void) {
+    frisbee_pool_desc desc;
+    frisbee_conn_desc conn = quiet(NULL);
+    struct server s;
+    struct client c;
+    frisbee_conn extra;
+    int pair[2];
+    begin();
+    memset(&desc, 0, sizeof desc);
+    desc.max_conns = 2;
+    serve_at(&s, "127.0.0.1:0", NULL, &desc);
+    dial(&c, s.pool, s.address, NULL); // both ends in the pool: now it is full
+    WAIT_FOR(s.seen.opened == 1 && c.seen.opened == 1);
+    CHECK_EQ(frisbee_connect(s.pool, s.address, &conn, &extra), FRISBEE_EXHAUSTED);
+    raw_pair(pair);
+    conn.role = FRISBEE_ACCEPTOR;
+    CHECK_EQ(frisbee_adopt(s.pool, pair[0], &conn, NULL, 0, &extra), FRISBEE_EXHAUSTED);
+    CHECK_EQ(send(pair[0], "mine", 4, 0), 4); // it stays the caller's
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    WAIT_FOR(conns_of(s.pool) == 0);
+    conn.user = &c.seen;
+    CHECK_EQ(frisbee_adopt(s.pool, pair[0], &conn, NULL, 0, &extra), FRISBEE_OK);
+    close(pair[1]);
+    end();
+}
+
+static void promise_3_queue_limit_and_writable(void) {
+    static uint8_t data[20000];
+    struct client c;
+    struct raw_packet packet;
+    frisbee_conn_desc desc = quiet(NULL);
+    uint8_t in[sizeof data];
+    frisbee_result result;
+    int fd, round;
+    begin();
+    desc.max_packet = sizeof data;
+    desc.queue_limit = 100000;
+    desc.high_water = 50000;
+    desc.low_water = 10000;
+    fd = adopt(&c, &desc, FRISBEE_CONNECTOR, 1);
+    WAIT_FOR(c.seen.opened == 1);
+    CHECK(raw_packet(fd, 1, &packet, in, sizeof in) && packet.operation == 0);
+    for (round = 0; round < 3; round++) {
+        int sent = 0, got;
+        do {
+            result = frisbee_send(c.pool, c.conn, NOBODY, (uint16_t)sent, data, sizeof data);
+            CHECK(frisbee_queued(c.pool, c.conn) <= 100000);
+            turn(0);
+        } while (result == FRISBEE_OK && ++sent < 1000);
+        CHECK_EQ(result, FRISBEE_AGAIN);
+        CHECK(wakes(c.pool, 60) <= 10);
+        CHECK_EQ(c.seen.writable, round);
+        for (got = 0; got < sent; got++) CHECK(raw_packet(fd, 1, &packet, in, sizeof in) && packet.id == (unsigned)got);
+        WAIT_FOR(c.seen.writable == round + 1);
+        CHECK(frisbee_queued(c.pool, c.conn) <= 10000);
+    }
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 0, in, sizeof in + 1), FRISBEE_TOO_LARGE);
+    close(fd);
+    end();
+}
+
+// A peer that sends requests and does not read its answers stops being read; when it reads, all of them come, and nobody else noticed.
+static void promise_3_replies_that_nobody_reads(void) {
+    enum { REQUESTS = 3000 };
+    static uint8_t data[1000];
+    uint8_t out[1100], in[1100];
+    struct server s;
+    struct client other;
+    struct raw_packet packet;
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_pool_desc pool_desc;
+    frisbee_stats stats;
+    size_t n, sent = 0, got, most = 0;
+    int fd, stuck = 0;
+    begin();
+    desc.high_water = 65536;
+    memset(&pool_desc, 0, sizeof pool_desc);
+    pool_desc.read_buffer = 16384;
+    serve_at(&s, "127.0.0.1:0", &desc, &pool_desc);
+    dial(&other, NULL, s.address, NULL);
+    WAIT_FOR(other.seen.opened == 1);
+    fd = raw_connect(s.address);
+    fill(data, sizeof data, 2);
+    while (sent < REQUESTS && stuck < 200) { // without reading
+        ssize_t wrote;
+        n = put_packet(out, 0, ECHO, (unsigned)sent, data, sizeof data);
+        wrote = send(fd, out, n, MSG_NOSIGNAL);
+        if (wrote < 0) {
+            stuck++;
+            turn(0);
+        } else {
+            stuck = 0;
+            if ((size_t)wrote < n) CHECK_EQ(raw_send(fd, out + wrote, n - (size_t)wrote), n - (size_t)wrote);
+            sent++;
+        }
+        CHECK_EQ(frisbee_pool_stats(s.pool, &stats), FRISBEE_OK);
+        if (stats.queued > most) most = stats.queued;
+    }
+    CHECK(most <= 65536 + 16384 + 2048); // high_water, and what one reading of input may add
+    CHECK(wakes(s.pool, 60) <= 10);
+    CHECK(echoes(other.pool, other.conn, "unharmed", 8));
+    for (got = 0; got < sent; got++)
+        if (!CHECK(raw_packet(fd, 0, &packet, in, sizeof in) && packet.id == (got & 0xFFFF) && packet.length == sizeof data)) break;
+    CHECK(memcmp(in, data, sizeof data) == 0);
+    CHECK_EQ(got, sent);
+    close(fd);
+    end();
+}
+
+static void promise_3_pool_memory(void) { // peers that claim long packets and trickle do not fill the pool
+    enum { PEERS = 60 };
+    static uint8_t data[20000];
+    struct server s;
+    struct client other;
+    frisbee_pool_desc desc;
+    frisbee_stats stats;
+    uint8_t out[20000];
+    size_t n;
+    int fds[PEERS], i, closed = 0;
+    begin();
+    memset(&desc, 0, sizeof desc);
+    desc.max_memory = 2 * MEBIBYTE;
+    serve_at(&s, "127.0.0.1:0", NULL, &desc);
+    dial(&other, NULL, s.address, NULL);
+    WAIT_FOR(other.seen.opened == 1);
+    for (i = 0; i < PEERS; i++) {
+        fds[i] = raw_connect(s.address);
+        n = put_claim(out, 1, NOBODY, 1, FRISBEE_PACKET_MAX, data, 100);
+        CHECK_EQ(raw_send(fds[i], out, n), n);
+        turn(0);
+    }
+    CHECK_EQ(frisbee_pool_stats(s.pool, &stats), FRISBEE_OK);
+    CHECK(stats.memory <= desc.max_memory);
+    CHECK_EQ(s.seen.closed, 0); // all fit, since a claim is not trusted
+    CHECK_EQ(stats.memory == (size_t)(held.bytes - 0) || stats.memory < (size_t)held.bytes, 1);
+    for (i = 0; i < PEERS * 6; i++) { // now bytes come that do not fit
+        send(fds[i % PEERS], data, sizeof data, MSG_NOSIGNAL);
+        turns(2);
+        CHECK_EQ(frisbee_pool_stats(s.pool, &stats), FRISBEE_OK);
+        CHECK(stats.memory <= desc.max_memory);
+    }
+    closed = s.seen.closed;
+    CHECK(closed > 0 && closed <= PEERS);
+    if (closed) CHECK_EQ(s.seen.info.reason, FRISBEE_NO_MEMORY);
+    for (i = 0; i < PEERS; i++) close(fds[i]);
+    WAIT_FOR(s.seen.closed == PEERS);
+    CHECK(echoes(other.pool, other.conn, "unharmed", 8));
+    end();
+}
+
+// accept without a free descriptor: no spinning, and service within about a second once there is one.
+static void promise_3_out_of_descriptors(void) {
+    enum { PEERS = 5, HELD = 64 };
+    struct rlimit before, low;
+    struct server s;
+    struct client c;
+    struct sockaddr_storage to;
+    socklen_t length;
+    uint8_t out[32];
+    size_t n = put_packet(out, 1, ECHO, 1, NULL, 0);
+    uint64_t released;
+    int fds[PEERS], hold[HELD], i, count = 0;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    length = parse_address(s.address, &to);
+    for (i = 0; i < PEERS; i++) {
+        fds[i] = socket(to.ss_family, SOCK_STREAM, 0);
+        set_nonblocking(fds[i]);
+    }
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    low = before;
+    low.rlim_cur = (rlim_t)fds[PEERS - 1] + 4;
+    CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    while (count < HELD && (hold[count] = open("/dev/null", O_RDONLY)) >= 0) count++;
+    CHECK(errno == EMFILE && count > 0);
+    for (i = 0; i < PEERS; i++) {
+        int result = connect(fds[i], (struct sockaddr *)&to, length);
+        CHECK(result == 0 || errno == EINPROGRESS);
+    }
+    turn_for(20);
+    for (i = 0; i < PEERS; i++) CHECK_EQ(raw_send(fds[i], out, n), n);
+    CHECK(wakes(s.pool, 300) <= 30);
+    CHECK_EQ(s.seen.opened, 1);
+    CHECK(echoes(c.pool, c.conn, "unharmed", 8));
+    while (count > 0) close(hold[--count]);
+    setrlimit(RLIMIT_NOFILE, &before);
+    released = now_ms();
+    WAIT_FOR(s.seen.opened == 1 + PEERS);
+    CHECK(now_ms() - released < 2000);
+    for (i = 0; i < PEERS; i++) close(fds[i]);
+    end();
+}
+
+// >>promise 4: nothing aborts, signals, spins or blocks where it should not; descriptors are close-on-exec
+
+static void promise_4_descriptors_are_close_on_exec(void) {
+    struct server s;
+    struct client c, named, refused;
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_remote *remote;
+    char before[256], address[160];
+    int fd, pair[2], checked = 0;
+    begin();
+    desc.role = FRISBEE_ACCEPTOR;
+    raw_pair(pair);
+    for (fd = 0; fd < 256; fd++) before[fd] = fcntl(fd, F_GETFD) >= 0 && fd != pair[0];
+    meet(&s, NULL, &c, NULL);
+    snprintf(address, sizeof address, "localhost%s", strrchr(s.address, ':'));
+    dial(&named, c.pool, address, NULL);
+    desc.user = &refused.seen;
+    memset(&refused, 0, sizeof refused);
+    CHECK_EQ(frisbee_adopt(c.pool, pair[0], &desc, NULL, 0, NULL), FRISBEE_OK);
+    remote = frisbee_remote_retain(c.pool);
+    CHECK(remote != NULL);
+    for (fd = 0; fd < 256; fd++) // while it connects
+        if (!before[fd] && fcntl(fd, F_GETFD) >= 0) CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    WAIT_FOR(named.seen.opened == 1 && s.seen.opened == 2);
+    for (fd = 0; fd < 256; fd++) {
+        if (before[fd] || fcntl(fd, F_GETFD) < 0) continue;
+        CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+        checked++;
+    }
+    CHECK(checked >= 6); // listener, four ends, the adopted one
+    frisbee_remote_release(remote);
+    close(pair[1]);
+    end();
+}
+
+static void promise_4_no_sigpipe(void) {
+    struct server s;
+    struct client c;
+    struct sigaction action;
+    uint8_t out[64];
+    size_t n = put_packet(out, 1, NOBODY, 1, "x", 1);
+    int fd, i;
+    begin();
+    sigaction(SIGPIPE, NULL, &action);
+    CHECK(action.sa_handler == SIG_DFL);
+    serve(&s, NULL);
+    for (i = 0; i < 6; i++) {
+        memset(&s.seen, 0, sizeof s.seen);
+        fd = raw_connect(s.address);
+        CHECK_EQ(raw_send(fd, out, n), n);
+        WAIT_FOR(s.seen.packets == 1);
+        if (i & 1) CHECK_EQ(raw_send(fd, out, n), n); // with data unread
+        raw_reset(fd);
+        if (i < 4) CHECK_EQ(frisbee_send(s.pool, s.seen.conn, NOBODY, 0, out, sizeof out), FRISBEE_OK);
+        if (i < 2) CHECK_EQ(frisbee_flush(s.pool), FRISBEE_OK); // writes without reading first
+        WAIT_FOR(s.seen.finals == 1);
+        CHECK_EQ(s.seen.closed, 1);
+        CHECK(s.seen.info.reason == FRISBEE_SYSTEM && (s.seen.info.system_error == ECONNRESET || s.seen.info.system_error == EPIPE));
+        CHECK_EQ(s.seen.packets >= 1 && s.seen.packets <= 2, 1);
+    }
+    dial(&c, NULL, s.address, NULL);
+    WAIT_FOR(c.seen.opened == 1);
+    CHECK(echoes(c.pool, c.conn, "alive", 5));
+    sigaction(SIGPIPE, NULL, &action);
+    CHECK(action.sa_handler == SIG_DFL);
+    end();
+}
+
+static void promise_4_refused_unreachable_and_slow(void) {
+    struct client c;
+    frisbee_conn_desc desc = quiet(NULL);
+    static const char *const wrong[] = {"", "nonsense", "1.2.3.4", "1.2.3.4:x", "1.2.3.4:99999", "::1:80", "[::1]", "unix:", "[::1:80"};
+    char address[64];
+    int listener, fds[4], i;
+    size_t w;
+    begin();
+    listener = raw_listen(-1, address);
+    dial(&c, NULL, address, NULL);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(c.seen.info.reason, FRISBEE_REFUSED);
+    close(listener);
+    desc.connect_ms = 300;
+    dial(&c, c.pool, "255.255.255.255:9", &desc); // nobody can be connected to there
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK(c.seen.info.reason == FRISBEE_SYSTEM || c.seen.info.reason == FRISBEE_TIMED_OUT || c.seen.info.reason == FRISBEE_REFUSED);
+    CHECK(c.seen.opened == 0 && (c.seen.info.reason != FRISBEE_SYSTEM || c.seen.info.system_error != 0));
+    dial(&c, c.pool, "unix:/nowhere/at/all", NULL);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK(c.seen.info.reason == FRISBEE_REFUSED || (c.seen.info.reason == FRISBEE_SYSTEM && c.seen.info.system_error == ENOENT));
+    listener = raw_listen(0, address); // a backlog that is full: the system keeps trying, connect_ms ends it
+    for (i = 0; i < 4; i++) {
+        struct sockaddr_storage to;
+        socklen_t length = parse_address(address, &to);
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        set_nonblocking(fds[i]);
+        CHECK(connect(fds[i], (struct sockaddr *)&to, length) == 0 || errno == EINPROGRESS);
+    }
+    sleep_ms(20);
+    dial(&c, c.pool, address, &desc);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(c.seen.info.reason, FRISBEE_TIMED_OUT);
+    for (i = 0; i < 4; i++) close(fds[i]);
+    close(listener);
+    for (w = 0; w < sizeof wrong / sizeof *wrong; w++) CHECK_EQ(frisbee_connect(c.pool, wrong[w], NULL, NULL), FRISBEE_INVALID);
+    CHECK_EQ(frisbee_listen(c.pool, "localhost:0", NULL, NULL), FRISBEE_INVALID); // numeric only
+    CHECK_EQ(frisbee_listen(c.pool, "192.0.2.1:0", NULL, NULL), FRISBEE_SYSTEM);  // not an address of this machine
+    CHECK(frisbee_system_error(c.pool) != 0);
+    end();
+}
