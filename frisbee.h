@@ -67,7 +67,8 @@
         on_open       transport ready; an accepted connection is announced when its first bytes have told its wire (section 9)
         start         of a frisbee_protocol, if the connection has one
         handlers, on_packet, on_reply, on_writable, input
-        on_end        the peer has sent its last byte (half-close). Without on_end: replies owed are flushed, then it closes
+        on_end        the peer has sent its last byte (half-close). Without on_end: replies owed are flushed, then it closes. When both
+                      directions have ended (frisbee_finish and on_end, in either order) the connection closes by itself
         on_reply      of every call still in flight
         on_hijacked   if a hijack was asked for, whether it worked or not
         stop          of the protocol
@@ -96,7 +97,9 @@
         packet       max_packet: TOO_LARGE to the sender here; a peer's longer packet closes its connection
         queue        queue_limit: AGAIN, and on_writable when there is room again; high_water only signals
         replies      while more than high_water bytes of replies wait, that connection is not read: a peer that does not read its
-                     answers stops being served, and nobody else notices
+                     answers stops being served, and nobody else notices. They count for a queue_limit of their own, so that calls
+                     cannot crowd them out. (Two peers that call each other stop each other if the replies of both exceed high_water
+                     while neither can write; write_ms ends that. Keep calls in flight times the size of a reply below it.)
         calls        max_calls, and the ids (section 7): EXHAUSTED        deferred replies    max_deferred: AGAIN
         connections  max_conns: the listener leaves them in the backlog; connect, adopt, attach answer EXHAUSTED
         memory       max_memory of the pool: NO_MEMORY to senders; a connection whose input cannot be kept is closed, alone
@@ -112,7 +115,8 @@
         packet_ms     30000   a packet from its first byte to its last, and 1 ms more for each 64 bytes of payload
         write_ms      30000   without progress while output waits
         idle_ms       never   without a packet (or protocol bytes) in either direction
-        heartbeat_ms    500   without a byte from the peer: a PING is sent (at most one waits in the queue)
+        heartbeat_ms    500   without a byte from the peer: a PING is sent (at most one waits in the queue); on a busy connection one in
+                              eight times this, for the round trip in its statistics
         heartbeat_timeout_ms 5000  without a byte from the peer: the connection is closed, TIMED_OUT. NEVER in heartbeat_ms switches both off
         call_ms        5000   a call, unless it brings its own timeout
         retry_min_ms  never   first pause before a reconnect; doubled each time up to retry_max_ms (30000), minus a random half
@@ -172,7 +176,7 @@
 */
 
 // >>features: glibc freezes its feature-test macros at the first libc header, so this comes before any include
-#if defined(FRISBEE_IMPLEMENTATION) && !defined(_WIN32)
+#if defined(FRISBEE_IMPLEMENTATION) && !defined(FRISBEE_IMPLEMENTED) && !defined(_WIN32)
 #if defined(__APPLE__)
 #if !defined(_DARWIN_C_SOURCE)
 #define _DARWIN_C_SOURCE 1
@@ -362,7 +366,7 @@ typedef struct frisbee_events {
     void (*on_open)(frisbee_pool *pool, frisbee_conn conn, void *user);
     void (*on_packet)(frisbee_pool *pool, const frisbee_packet *packet, void *user); // no route took it
     void (*on_writable)(frisbee_pool *pool, frisbee_conn conn, void *user); // the queue was above high_water or at its limit, and is at low_water
-    void (*on_end)(frisbee_pool *pool, frisbee_conn conn, void *user);      // the peer half-closed; you may still send, then close
+    void (*on_end)(frisbee_pool *pool, frisbee_conn conn, void *user);      // the peer half-closed; you may still send, then close or finish
     void (*on_close)(frisbee_pool *pool, frisbee_conn conn, const frisbee_close_info *info, void *user);
 } frisbee_events;
 
@@ -431,7 +435,7 @@ typedef struct frisbee_pool_desc {
 // Bytes of `memory` that are always enough for so many connections (and as many listeners, at least two), each with so many calls (and
 // as many deferred replies), payloads up to max_packet and a queue of so many bytes.
 #define FRISBEE_POOL_BYTES(conns, calls, max_packet, queue)                    \
-    (1728u + 192u * sizeof(void *) + 2u * (size_t)(max_packet) +                       \
+    (1728u + 224u * sizeof(void *) + 2u * (size_t)(max_packet) +                       \
      (size_t)(conns) * (1104u + 128u * sizeof(void *) + (size_t)(max_packet) + (size_t)(queue) + (size_t)(calls) * 112u))
 
 // >>pool
@@ -664,16 +668,18 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 #endif
 #endif // FRISBEE_H
 
+#if defined(FRISBEE_STATIC) && !FRISBEE_HAS_STATIC
+#error "frisbee.h: FRISBEE_STATIC must be defined before the first include of frisbee.h as well"
+#elif !defined(FRISBEE_STATIC) && FRISBEE_HAS_STATIC
+#error "frisbee.h: FRISBEE_STATIC was defined at the first include of frisbee.h and must stay so"
+#endif
+
 // ------------------------------------------------------------------------------------------------------------------------
 // >>implementation: stop reading here if you only use the library
 // ------------------------------------------------------------------------------------------------------------------------
 #ifdef FRISBEE_IMPLEMENTATION
 #ifndef FRISBEE_IMPLEMENTED
 #define FRISBEE_IMPLEMENTED
-
-#if defined(FRISBEE_STATIC) && !FRISBEE_HAS_STATIC
-#error "frisbee.h: FRISBEE_STATIC must be defined before the first include of frisbee.h as well"
-#endif
 
 // >>configuration
 
@@ -1047,15 +1053,15 @@ typedef struct frisbeei_conn {
     frisbeei_profile *profile;
     frisbeei_calls *calls;
     frisbeei_chunk *out_head, *out_tail;
-    size_t queued;
-    uint64_t written; // bytes that the transport ever took
+    size_t queued, offered; // bytes that wait; of those, bytes that a transport refused and will see again unchanged
+    uint64_t written;       // bytes that the transport ever took
     void *user;
     uint8_t *in; // bytes that were read and not yet handed out
     uint32_t in_size, in_room;
     uint32_t flags, session;
     uint32_t heard, used; // ticks of the last byte from the peer, of the last packet either way
     uint8_t state, wire, header, work;
-    uint8_t pings; // PINGs without PONG
+    uint8_t pings; // 1: a PING awaits its PONG
     int8_t reason; // why it closed
     int system_error;
     frisbeei_watch watch;
@@ -1112,14 +1118,15 @@ struct frisbee_pool {
     const frisbee_packet *packet; // inside a handler
     bool answered;                // and it was replied to, or deferred
     bool stop;                    // hand out no more in this connection's turn
-    bool depth, ending, fixed, stop_run, spent, waited_out, abandoned;
+    bool depth, ending, fixed, stop_run, spent, abandoned;
+    bool fresh_first, input_later; // in this phase of the turn stashed input waits, so that a budget is shared with those who come fresh
     uint8_t shut; // 1 shutting down, 2 done
     uint32_t budget_packets;
     int64_t now, turn_now, budget_end; // us since the pool began, plus one second
     uint32_t tick, turn_tick;          // the same in ms: now rounded up, turn_now rounded down
     uint64_t clock_last, random;
     frisbeei_conn **pages;
-    uint32_t page_count, page_room, free_conn, conn_count, polled_count;
+    uint32_t page_count, page_room, free_conn, conn_count, polled_count, polled_next;
     uint32_t dirty_head, dirty_tail, work_head, work_tail; // index + 1
     uint8_t *read_buffer;
     uint32_t *timers; // a heap of index + 1 by timer_at
@@ -1169,6 +1176,7 @@ static void frisbeei_input(frisbee_pool *pool, frisbeei_conn *conn, const uint8_
 static void frisbeei_try(frisbee_pool *pool, frisbeei_conn *conn, unsigned ready);
 static void frisbeei_pool_free(frisbee_pool *pool);
 static void frisbeei_listener_free(frisbee_pool *pool, uint32_t place);
+static void frisbeei_begin_close(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason);
 
 // >>log: constant lines for the callback; levels above FRISBEE_LOG_LEVEL are compiled out
 
@@ -1705,6 +1713,11 @@ static void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size_t size
     if (!FRISBEEI_LIKELY(conn->queued <= conn->profile->desc.high_water)) frisbeei_high(pool, conn, reply);
 }
 
+// Replies have a queue_limit of their own, so that a program's calls cannot crowd out its answers.
+static bool frisbeei_reply_fits(const frisbeei_conn *conn, size_t size, bool reply) {
+    return reply && frisbeei_replies(conn) + size <= conn->profile->desc.queue_limit;
+}
+
 static frisbee_result frisbeei_full(frisbeei_conn *conn) {
     conn->flags |= FRISBEEI_WANT_WRITABLE;
     return FRISBEE_AGAIN;
@@ -1761,6 +1774,7 @@ static void frisbeei_queue_to_v0(frisbeei_conn *conn) {
 static void frisbeei_consume(frisbee_pool *pool, frisbeei_conn *conn, size_t done) {
     conn->written += done;
     conn->queued -= done;
+    conn->offered -= frisbeei_least(done, conn->offered);
     while (conn->out_head) {
         frisbeei_chunk *chunk = conn->out_head;
         size_t part = frisbeei_least(done, (size_t)(chunk->header_size - chunk->header_at));
@@ -1783,7 +1797,7 @@ static void frisbeei_queue_drop(frisbee_pool *pool, frisbeei_conn *conn) {
         frisbeei_chunk_done(pool, chunk);
     }
     conn->out_tail = NULL;
-    conn->queued = 0;
+    conn->queued = conn->offered = 0;
 }
 
 // What a slow peer leaves behind in a large chunk moves to one of its size, if there is memory for it.
@@ -2189,8 +2203,10 @@ static void frisbeei_write_out(frisbee_pool *pool, frisbeei_conn *conn) {
             if (done == bytes || conn->io) continue;
             result = FRISBEE_AGAIN; // a socket that takes less than offered is full
         }
-        if (result == FRISBEE_OK || result == FRISBEE_AGAIN) frisbeei_blocked(pool, conn, FRISBEEI_BLOCKED);
-        else frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+        if (result == FRISBEE_OK || result == FRISBEE_AGAIN) {
+            if (conn->io && conn->offered < bytes) conn->offered = bytes;
+            frisbeei_blocked(pool, conn, FRISBEEI_BLOCKED);
+        } else frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
         return;
     }
     frisbeei_consume(pool, conn, 0); // frees a chunk that was reserved and not used
@@ -2230,6 +2246,7 @@ static void frisbeei_flushed(frisbee_pool *pool, frisbeei_conn *conn) {
             return;
         }
         conn->flags |= FRISBEEI_FINISHED;
+        if (conn->flags & FRISBEEI_END_TOLD) frisbeei_begin_close(pool, conn, FRISBEE_CLOSED);
     }
     if (conn->state == FRISBEEI_DRAINING) frisbeei_linger(pool, conn);
     else if (frisbeei_handing(conn)) frisbeei_work(pool, conn, FRISBEEI_WORK_HAND);
@@ -2238,7 +2255,7 @@ static void frisbeei_flushed(frisbee_pool *pool, frisbeei_conn *conn) {
 static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbee_conn_desc *desc = &conn->profile->desc;
     if (!frisbeei_may_write(conn)) return;
-    frisbeei_write_out(pool, conn);
+    if (!(conn->flags & FRISBEEI_FINISHED)) frisbeei_write_out(pool, conn);
     if (conn->state == FRISBEEI_CLOSED) return;
     if (conn->queued == 0) frisbeei_flushed(pool, conn);
     else frisbeei_queue_trim(pool, conn);
@@ -2346,7 +2363,7 @@ static frisbee_result frisbeei_queue_copy(frisbee_pool *pool, frisbeei_conn *con
     const size_t size = conn->header + length;
     frisbee_result result = FRISBEE_OK;
     uint8_t *at;
-    if (conn->queued + size > conn->profile->desc.queue_limit) return frisbeei_full(conn);
+    if (!FRISBEEI_LIKELY(conn->queued + size <= conn->profile->desc.queue_limit) && !frisbeei_reply_fits(conn, size, reply)) return frisbeei_full(conn);
     at = conn->out_tail && conn->out_tail->room - conn->out_tail->end >= size ? conn->out_tail->data + conn->out_tail->end : NULL;
     if (length >= FRISBEEI_LARGE && !conn->io && !pool->fixed && conn->state == FRISBEEI_OPEN && !(conn->flags & FRISBEEI_BLOCKED) &&
         !(at && at + conn->header == (const uint8_t *)data)) {
@@ -2398,7 +2415,7 @@ static frisbee_result frisbeei_queue_borrowed(frisbee_pool *pool, frisbeei_conn 
     frisbeei_chunk *first = NULL, *last = NULL;
     const frisbee_span nothing = {NULL, 0};
     size_t i;
-    if (conn->queued + header + length > conn->profile->desc.queue_limit) return frisbeei_full(conn);
+    if (conn->queued + header + length > conn->profile->desc.queue_limit && !frisbeei_reply_fits(conn, header + length, reply)) return frisbeei_full(conn);
     if (pool->fixed && frisbeei_borrowed(conn) + (count ? count : 1) > FRISBEEI_FIXED_BORROWED) return frisbeei_full(conn);
     for (i = 0; i < count || i == 0; i++) {
         frisbeei_chunk *chunk = frisbeei_borrow(pool, count ? spans[i] : nothing);
@@ -2537,11 +2554,12 @@ static void frisbeei_call_end(frisbee_pool *pool, frisbeei_conn *conn, frisbeei_
     if (on_reply) on_reply(pool, handle, outcome, user);
 }
 
-// Turns the still unsent frame at `offset` into one that every peer ignores. False: some of it left, or is being written.
+// Turns the still unsent frame at `offset` into one that every peer ignores. False: some of it left, or a transport has seen it, and may
+// (as TLS does) already hold it encrypted.
 static bool frisbeei_call_strike(frisbeei_conn *conn, uint64_t offset) {
     frisbeei_chunk *chunk;
     uint64_t at = conn->written;
-    if (offset < at || (conn->io && conn->flags & (FRISBEEI_BLOCKED | FRISBEEI_TRANSPORT_BUSY))) return false;
+    if (offset < at + conn->offered) return false;
     for (chunk = conn->out_head; chunk; at += frisbeei_chunk_size(chunk), chunk = chunk->next) {
         if (offset - at >= frisbeei_chunk_size(chunk)) continue;
         if (chunk->borrowed) frisbeei_put16(chunk->header + chunk->header_size - 6, FRISBEEI_NOTHING);
@@ -2588,8 +2606,8 @@ static void frisbeei_calls_sweep(frisbee_pool *pool, frisbeei_conn *conn) {
     }
 }
 
-// The session is over: every call ends, as never sent or as unknown.
-static void frisbeei_calls_end_all(frisbee_pool *pool, frisbeei_conn *conn, bool pool_ends) {
+// No reply can come any more: every call ends, as never sent or as unknown. While the queue still leaves, the unsent are struck from it.
+static void frisbeei_calls_end_all(frisbee_pool *pool, frisbeei_conn *conn) {
     uint32_t i;
     for (i = 0; conn->calls && i <= conn->calls->mask; i++) {
         frisbeei_call *call = &conn->calls->slots[i];
@@ -2600,8 +2618,9 @@ static void frisbeei_calls_end_all(frisbee_pool *pool, frisbeei_conn *conn, bool
         }
         if (call->state == FRISBEEI_CALL_FREE) continue;
         memset(&outcome, 0, sizeof outcome);
-        outcome.sent = call->offset < conn->written;
-        if (call->state == FRISBEEI_CALL_CANCELLED || pool_ends) outcome.result = FRISBEE_CANCELLED;
+        if (conn->state == FRISBEEI_CLOSED && !(conn->flags & FRISBEEI_HANDED_OVER)) outcome.sent = call->offset < conn->written;
+        else outcome.sent = !frisbeei_call_strike(conn, call->offset);
+        if (call->state == FRISBEEI_CALL_CANCELLED || pool->ending) outcome.result = FRISBEE_CANCELLED;
         else outcome.result = outcome.sent ? FRISBEE_UNKNOWN : FRISBEE_NOT_SENT;
         frisbeei_call_end(pool, conn, call, &outcome, false);
     }
@@ -2763,15 +2782,15 @@ static bool frisbeei_in_append(frisbee_pool *pool, frisbeei_conn *conn, const ui
     return true;
 }
 
-// Size of the packet at the head of `in`, as far as known; a header that is wrong ends the connection and answers 0.
+// Size of the packet at the head of `in`, as far as known; a header that is wrong, if only in its first byte, ends the connection and answers 0.
 static size_t frisbeei_in_total(frisbee_pool *pool, frisbeei_conn *conn) {
     const uint8_t *at = conn->in;
     uint32_t length;
-    if (conn->in_size < conn->header) return conn->header;
-    if (conn->header == 10 && (at[0] != 0 || at[1] != 0x0F)) {
+    if (conn->header == 10 && (at[0] != 0 || (conn->in_size > 1 && at[1] != 0x0F))) {
         frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0);
         return 0;
     }
+    if (conn->in_size < conn->header) return conn->header;
     length = frisbeei_get32(at + conn->header - 4);
     if (length > conn->profile->desc.max_packet) {
         frisbeei_fail(pool, conn, FRISBEE_TOO_LARGE, 0);
@@ -2798,8 +2817,8 @@ static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn) {
     conn->pinged = pool->tick;
     if (conn->flags & FRISBEEI_PING_QUEUED || !frisbeei_queue_control(pool, conn, FRISBEEI_PING)) return;
     conn->flags |= FRISBEEI_PING_QUEUED;
-    conn->ping_us = (uint32_t)pool->now;
-    if (conn->pings < 255) conn->pings++;
+    if (conn->pings == 0) conn->ping_us = (uint32_t)pool->now; // PONGs come in order: the next one answers the first PING
+    conn->pings = 1;
 }
 
 // Frisbee's own operations, and ours.
@@ -2810,11 +2829,11 @@ static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *co
         if (frisbeei_queue_control(pool, conn, FRISBEEI_PONG)) conn->flags |= FRISBEEI_PONG_QUEUED;
         break;
     case FRISBEEI_PONG:
-        if (conn->pings == 1) { // of several it is not known which one is answered
+        if (conn->pings) {
             const uint32_t rtt = (uint32_t)pool->now - conn->ping_us;
             conn->rtt = rtt ? rtt : 1;
         }
-        if (conn->pings > 0) conn->pings--;
+        conn->pings = 0;
         break;
     case FRISBEEI_FENCE:
         conn->flags |= FRISBEEI_FENCED;
@@ -3003,7 +3022,7 @@ static void frisbeei_packets_input(frisbee_pool *pool, frisbeei_conn *conn, cons
         size = 0;
     }
     if (!frisbeei_goes_on(pool, conn)) frisbeei_stash(pool, conn, data, size);
-    else if (conn->in_size) frisbeei_partial_begins(pool, conn);
+    else if (conn->in_size && frisbeei_in_total(pool, conn)) frisbeei_partial_begins(pool, conn);
 }
 
 static void frisbeei_protocol_input(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *data, size_t size) {
@@ -3137,8 +3156,9 @@ static void frisbeei_tell_end(frisbee_pool *pool, frisbeei_conn *conn) {
     } else {
         if (events && events->on_end) events->on_end(pool, frisbeei_handle(conn), conn->user);
         else if (!frisbeei_deferred_count(conn)) frisbeei_begin_close(pool, conn, FRISBEE_CLOSED);
-        frisbeei_calls_end_all(pool, conn, false); // no reply can come any more
+        frisbeei_calls_end_all(pool, conn); // no reply can come any more
     }
+    if (conn->flags & FRISBEEI_FINISHED) frisbeei_begin_close(pool, conn, FRISBEE_CLOSED); // both directions have ended
     pool->current = NULL;
 }
 
@@ -3176,19 +3196,15 @@ static void frisbeei_read(frisbee_pool *pool, frisbeei_conn *conn) {
     if (conn->io && frisbeei_may_read(conn)) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT); // it may have more than the socket shows
 }
 
-static bool frisbeei_stuck(const frisbee_pool *pool, const frisbeei_conn *conn) { // stashed packets that cannot be handed out now
-    return conn->flags & FRISBEEI_STASHED && frisbeei_is_packets(conn) && !frisbeei_handing(conn) && !frisbeei_goes_on(pool, conn);
-}
-
 // Goes on with what is stashed, then with the peer's end if it was read, then with reading.
 static void frisbeei_resume(frisbee_pool *pool, frisbeei_conn *conn) {
     if (conn->in_size && (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_SNIFFING)) {
         if (conn->state == FRISBEEI_SNIFFING) conn->flags &= ~(uint32_t)FRISBEEI_STASHED;
         frisbeei_input(pool, conn, NULL, 0);
     }
-    if (frisbeei_stuck(pool, conn) || conn->state == FRISBEEI_CLOSED) return;
+    if (conn->state == FRISBEEI_CLOSED) return;
     if (conn->flags & FRISBEEI_ENDED && !(conn->flags & FRISBEEI_STASHED)) frisbeei_tell_end(pool, conn);
-    else if (conn->io && !pool->spent) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
+    if (conn->io && !pool->spent) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
 }
 
 // >>hand over: hijack and upgrade, from the request to the moment when the last packet is out and in
@@ -3245,8 +3261,10 @@ static void frisbeei_hand_done(frisbee_pool *pool, frisbeei_conn *conn) {
         frisbeei_fail(pool, conn, FRISBEE_HIJACKED, 0);
         return;
     }
-    frisbeei_calls_end_all(pool, conn, false);
-    if (conn->state == FRISBEEI_OPEN) frisbeei_swap_protocol(pool, conn, extra->upgrade_to);
+    frisbeei_calls_end_all(pool, conn);
+    if (conn->state != FRISBEEI_OPEN) return;
+    frisbeei_swap_protocol(pool, conn, extra->upgrade_to);
+    frisbeei_resume(pool, conn); // what was read behind the last packet, in this turn
 }
 
 // Is it time? Called when the queue got empty, bytes or the fence came, or the peer ended.
@@ -3531,6 +3549,8 @@ static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
     frisbee_close_info info;
     frisbee_span unsent = {NULL, 0};
     uint8_t *copy = NULL;
+    frisbeei_timer_clear(pool, conn);
+    if (!keep_queue) frisbeei_calls_end_all(pool, conn);
     if (conn->flags & FRISBEEI_HANDED_OVER && !frisbeei_unsent(pool, conn, &unsent, &copy)) {
         conn->flags &= ~(uint32_t)FRISBEEI_HANDED_OVER; // no memory to hand over with: it is closed after all
         conn->reason = FRISBEE_NO_MEMORY;
@@ -3538,9 +3558,7 @@ static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
     info.reason = (frisbee_result)conn->reason;
     info.system_error = conn->system_error;
     info.opened = conn->flags & FRISBEEI_OPENED;
-    frisbeei_timer_clear(pool, conn);
     frisbeei_close_transport(pool, conn);
-    if (!keep_queue) frisbeei_calls_end_all(pool, conn, pool->ending);
     if (extra && extra->hand == FRISBEEI_HAND_OVER) frisbeei_hand_tell(pool, conn, unsent);
     frisbeei_give_back(pool, copy, frisbeei_unsent_bytes(pool, conn));
     if (extra && extra->started && extra->protocol->stop) extra->protocol->stop(pool, frisbeei_handle(conn), extra->state);
@@ -3570,7 +3588,7 @@ static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
         info.system_error = 0;
         info.opened = false;
         info.retry_ms = FRISBEE_NEVER;
-        frisbeei_calls_end_all(pool, conn, pool->ending);
+        frisbeei_calls_end_all(pool, conn);
         if (events && events->on_close) events->on_close(pool, frisbeei_handle(conn), &info, conn->user);
     }
     frisbeei_session_drop(pool, conn, false);
@@ -3600,7 +3618,8 @@ static void frisbeei_run_work(frisbee_pool *pool) {
         bits = conn->work;
         conn->work = 0;
         if (bits & FRISBEEI_WORK_START && conn->state != FRISBEEI_CLOSED) frisbeei_start(pool, conn);
-        if (bits & FRISBEEI_WORK_INPUT && conn->state != FRISBEEI_CLOSED) frisbeei_resume(pool, conn);
+        if (bits & FRISBEEI_WORK_INPUT && pool->input_later) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
+        else if (bits & FRISBEEI_WORK_INPUT && conn->state != FRISBEEI_CLOSED) frisbeei_resume(pool, conn);
         if (bits & FRISBEEI_WORK_SWEEP && conn->state != FRISBEEI_CLOSED) frisbeei_calls_sweep(pool, conn);
         if (bits & FRISBEEI_WORK_HAND) frisbeei_hand_step(pool, conn, false);
         if (bits & FRISBEEI_WORK_WRITABLE && conn->state == FRISBEEI_OPEN && conn->profile->desc.events->on_writable)
@@ -4262,11 +4281,16 @@ static void frisbeei_run_events(frisbee_pool *pool) {
 #endif
 
 static void frisbeei_run_polled(frisbee_pool *pool) {
-    uint32_t index = 0;
+    const uint32_t first = pool->polled_next; // where the budget ended the last walk
+    uint32_t index = first, rounds;
     frisbeei_conn *conn;
-    if (!pool->polled_count) return;
-    while ((conn = frisbeei_each(pool, &index)) != NULL && !pool->ending && !pool->spent)
-        if (conn->flags & FRISBEEI_POLLED) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
+    for (rounds = 0; pool->polled_count && rounds < 2; rounds++, index = 0)
+        while ((conn = frisbeei_each(pool, &index)) != NULL && (rounds == 0 || index <= first)) {
+            if (pool->ending || pool->spent) return;
+            pool->polled_next = index;
+            if (conn->flags & FRISBEEI_POLLED) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
+        }
+    pool->polled_next = 0;
 }
 
 // A shutdown closes each connection that owes and expects nothing; at its end, all.
@@ -4294,11 +4318,14 @@ static void frisbeei_settle(frisbee_pool *pool) {
 static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     frisbee_result result = FRISBEE_OK;
     frisbeei_clock(pool);
+    pool->input_later = pool->spent && !pool->fresh_first;
+    pool->fresh_first = pool->input_later;
     pool->spent = false;
     pool->budget_packets = pool->desc.budget_packets;
     pool->budget_end = pool->desc.budget_us >= 0 ? pool->now + pool->desc.budget_us : FRISBEEI_NO_TIME;
     frisbeei_run_tasks(pool, false);
     frisbeei_settle(pool);
+    pool->input_later = false;
     if (!pool->ending) frisbeei_flush_all(pool);
 #if FRISBEEI_SOCKETS
     if (!pool->ending) result = frisbeei_poller_wait(pool, frisbeei_wait_ms(pool, pool->shut == 2 || pool->stop_run ? 0 : timeout_ms));
@@ -4389,7 +4416,7 @@ FRISBEE_API int frisbee_system_error(frisbee_pool *pool) { return pool ? pool->s
 typedef char frisbeei_assert_conn_bytes[FRISBEEI_FIXED_PER_CONN <= 1104 + 128 * sizeof(void *) ? 1 : -1];
 typedef char frisbeei_assert_pool_bytes[sizeof(frisbee_pool) + FRISBEEI_FIXED_HANDLERS * sizeof(frisbeei_on) + sizeof(frisbee_remote) +
                                                 2 * (sizeof(frisbeei_listener) + sizeof(frisbeei_profile)) + 256 <=
-                                            1728 + 192 * sizeof(void *)
+                                            1728 + 224 * sizeof(void *)
                                         ? 1
                                         : -1];
 typedef char frisbeei_assert_call_bytes[2 * sizeof(frisbeei_call) + 4 * sizeof(uint64_t) <= 112 ? 1 : -1];
@@ -4922,8 +4949,9 @@ FRISBEE_API frisbee_result frisbee_listener_close(frisbee_pool *pool, frisbee_li
     return FRISBEE_UNSUPPORTED;
 }
 FRISBEE_API frisbee_result frisbee_conn_address(frisbee_pool *pool, frisbee_conn handle, bool peer, char *text, size_t room) {
-    (void)pool, (void)handle, (void)peer, (void)text, (void)room;
-    return FRISBEE_UNSUPPORTED;
+    if (!pool || !text || !room) return FRISBEE_INVALID;
+    (void)peer;
+    return frisbeei_find(pool, handle.id) ? FRISBEE_UNSUPPORTED : FRISBEE_CLOSED;
 }
 #endif
 
@@ -5326,6 +5354,11 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn h
 // >>check: what is always true between two turns; for tests
 
 #ifdef FRISBEE_CHECK
+#if defined(__GNUC__) || defined(__clang__)
+__attribute__((unused))
+#endif
+static bool frisbeei_check(const frisbee_pool *pool);
+
 static bool frisbeei_check_conn(const frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbeei_chunk *chunk;
     size_t queued = 0;
@@ -5337,7 +5370,7 @@ static bool frisbeei_check_conn(const frisbee_pool *pool, frisbeei_conn *conn) {
     }
     if (queued != conn->queued || (!conn->out_head && conn->out_tail)) return false;
     if (conn->in_size > conn->in_room || (conn->in_room && !conn->in)) return false;
-    if (conn->queued > conn->profile->desc.queue_limit + FRISBEEI_CONTROL_ROOM) return false;
+    if (conn->queued > 2 * conn->profile->desc.queue_limit + FRISBEEI_CONTROL_ROOM) return false; // calls and replies
     for (i = 0; conn->calls && i <= conn->calls->mask; i++) {
         const frisbeei_call *call = &conn->calls->slots[i];
         live += call->state == FRISBEEI_CALL_LIVE || call->state == FRISBEEI_CALL_CANCELLED;

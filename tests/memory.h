@@ -60,8 +60,7 @@ typedef struct mem_end {
     size_t piece;          // most bytes of one read or write; 0: any
     int slow_open, slow_finish; // so many AGAIN before OK; a negative number: for ever
     int opens, reads, writes, finishes, closes, reads_after_end, changed;
-    uint8_t refused[64]; // the first bytes of a write that was answered AGAIN: the same must come again
-    size_t refused_length;
+    mem_bytes refused, offered; // what a write that was answered AGAIN came with: the same must come again
 } mem_end;
 
 typedef struct mem_net {
@@ -239,31 +238,28 @@ static inline frisbee_result mem_read(void *context, void *into, size_t room, si
 
 static inline frisbee_result mem_write(void *context, const frisbee_span *spans, size_t count, size_t *done) {
     mem_end *end = (mem_end *)context;
-    uint8_t head[sizeof end->refused];
-    size_t total = 0, taken = 0, head_length = 0, room, i;
+    mem_bytes swap;
+    size_t total, taken = 0, room, i;
     *done = 0;
     end->writes++;
-    CHECK(!end->closes && !end->finished);
+    CHECK(!end->closes && (!end->finished || !count));
     if (end->broken) return end->broken;
     if (!count) return FRISBEE_OK; // nothing is held back here
-    for (i = 0; i < count; i++) {
-        size_t part = spans[i].length < sizeof head - head_length ? spans[i].length : sizeof head - head_length;
-        if (part) memcpy(head + head_length, spans[i].data, part);
-        head_length += part;
-        total += spans[i].length;
-    }
+    end->offered.length = 0;
+    for (i = 0; i < count; i++) mem_append(&end->offered, spans[i].data, spans[i].length);
+    total = end->offered.length;
     CHECK(total > 0);
-    if (end->refused_length > head_length || memcmp(end->refused, head, end->refused_length)) end->changed++;
+    if (end->refused.length > total || (end->refused.length && memcmp(end->refused.data, end->offered.data, end->refused.length))) end->changed++;
+    end->refused.length = 0;
     if (end->out.gone) return end->broken = FRISBEE_CLOSED;
     room = mem_writable(end) ? end->out.capacity - mem_size(&end->out) : 0;
     if (total > room) total = room;
     total = mem_piece(end, total);
     if (!total || mem_fickle(end->net)) {
-        memcpy(end->refused, head, end->refused_length = head_length);
+        swap = end->refused, end->refused = end->offered, end->offered = swap;
         end->write_waits = true;
         return FRISBEE_AGAIN;
     }
-    end->refused_length = 0;
     for (i = 0; taken < total; i++) {
         size_t part = spans[i].length < total - taken ? spans[i].length : total - taken;
         if (part) mem_push(end->net, &end->out, spans[i].data, part);
@@ -335,6 +331,8 @@ static inline void mem_net_free(mem_net *net) {
         net->ends = end->next;
         mem_free(&end->out.bytes);
         mem_free(&end->out.marks);
+        mem_free(&end->refused);
+        mem_free(&end->offered);
         free(end);
     }
 }

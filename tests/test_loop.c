@@ -46,7 +46,8 @@ static void meet(struct server *s, const frisbee_conn_desc *serving, struct clie
     WAIT_FOR(s->seen.opened == 1 && c->seen.opened == 1);
 }
 
-// Adopts one end of a TCP pair; the other is the test's. Small buffers on both sides if asked for.
+// Adopts one end of a TCP pair; the other is the test's. Small: of a local pair with small buffers, which has no window and no delayed
+// acknowledgements to wait for.
 static int adopt(struct client *c, const frisbee_conn_desc *given, frisbee_role role, int small) {
     frisbee_conn_desc desc = given ? *given : quiet(NULL);
     int fds[2], i, size = 4096;
@@ -54,10 +55,11 @@ static int adopt(struct client *c, const frisbee_conn_desc *given, frisbee_role 
     if (!desc.user) desc.user = &c->seen;
     desc.role = role;
     c->pool = new_pool(NULL);
-    raw_pair(fds);
+    if (small) CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+    else raw_pair(fds);
     for (i = 0; small && i < 2; i++) {
+        set_nonblocking(fds[i]);
         CHECK(setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof size) == 0);
-        CHECK(setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &size, sizeof size) == 0);
     }
     CHECK_EQ(frisbee_adopt(c->pool, fds[1], &desc, NULL, 0, &c->conn), FRISBEE_OK);
     return fds[0];
@@ -460,6 +462,7 @@ static struct {
     struct client a, b, fresh;
     frisbee_conn_desc desc;
     int spare, wanted, reused; // the fresh connection's socket, B's number, and whether it was had
+    int holes[8], hole_count;
 } stale;
 
 static void stale_adopt(void) {
@@ -488,7 +491,7 @@ static void stale_close(frisbee_pool *pool, frisbee_conn conn, const frisbee_clo
 static void promise_1_a_stale_event_meets_nobody(void) {
     static const frisbee_events events = {record_open, stale_packet, NULL, NULL, stale_close};
     uint8_t out[32];
-    int round, reused = 0;
+    int round, reused = 0, hole;
     for (round = 0; round < 8; round++) { // whose event comes first, when the new one comes, and what B's event is
         int pair_a[2], pair_b[2], pair_c[2], b_first = round & 1, now = round >> 1 & 1, reset = round >> 2;
         size_t n = put_packet(out, 1, NOBODY, 1, "ab", now ? 2 : 1);
@@ -504,6 +507,8 @@ static void promise_1_a_stale_event_meets_nobody(void) {
         raw_pair(pair_c);
         stale.wanted = pair_b[1];
         stale.spare = pair_c[1];
+        while ((hole = dup(pair_c[0])) < stale.wanted && CHECK(stale.hole_count < 8)) stale.holes[stale.hole_count++] = hole; // B's is to be the lowest
+        close(hole);
         stale.desc.user = b_first ? &stale.b.seen : &stale.a.seen;
         CHECK_EQ(frisbee_adopt(stale.pool, b_first ? pair_b[1] : pair_a[1], &stale.desc, NULL, 0, b_first ? &stale.b.conn : &stale.a.conn), FRISBEE_OK);
         stale.desc.user = b_first ? &stale.a.seen : &stale.b.seen;
@@ -521,6 +526,7 @@ static void promise_1_a_stale_event_meets_nobody(void) {
         if (!reset) close(pair_b[0]);
         close(pair_c[0]);
         close(stale.spare);
+        while (stale.hole_count > 0) close(stale.holes[--stale.hole_count]);
         end();
     }
     CHECK(reused > 0); // or the case has tested nothing
@@ -882,8 +888,9 @@ static void promise_2_a_reply_never_crosses_sessions(void) { // the server's hal
     meet(&s, NULL, &c, NULL);
     CHECK_EQ(call(c.pool, c.conn, LATER, "?", 1, 0, &reply, NULL), FRISBEE_OK);
     WAIT_FOR(later_count == 1);
-    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
-    WAIT_FOR(s.seen.finals == 1);
+    CHECK_EQ(frisbee_close(s.pool, s.seen.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    WAIT_FOR(s.seen.finals == 1 && c.seen.finals == 1);
+    CHECK(reply.count == 1 && reply.result == FRISBEE_UNKNOWN);
     dial(&c, c.pool, s.address, NULL);
     WAIT_FOR(s.seen.opened == 2); // perhaps in the same place
     CHECK_EQ(call(c.pool, c.conn, LATER, "?", 1, 0, &reply, NULL), FRISBEE_OK);
@@ -902,6 +909,7 @@ static void promise_2_a_reply_never_crosses_sessions(void) { // the server's hal
 
 static void promise_3_connections_wait_in_the_backlog(void) {
     struct server s;
+    struct raw_packet packet;
     frisbee_conn_desc desc = quiet(NULL);
     uint8_t out[32];
     size_t n = put_packet(out, 1, ECHO, 1, NULL, 0), i;
@@ -921,12 +929,11 @@ static void promise_3_connections_wait_in_the_backlog(void) {
     WAIT_FOR(s.seen.opened == 3);
     close(fds[1]);
     WAIT_FOR(s.seen.opened == 4);
-    CHECK(raw_echo(fds[3], 1, 2, "served", 6) == 0); // the answer to its first request comes first
-    CHECK(raw_echo(fds[2], 1, 2, "x", 1) == 0);
-    turns(5);
-    CHECK(raw_echo(fds[3], 1, 3, "served", 6) == 0 || 1);
-    close(fds[2]);
-    close(fds[3]);
+    for (i = 2; i < 4; i++) { // the answer to its first request comes first
+        CHECK(raw_packet(fds[i], 1, &packet, out, sizeof out) && packet.operation == ECHO && packet.id == 1);
+        CHECK(raw_echo(fds[i], 1, 2, "served", 6));
+        close(fds[i]);
+    }
     WAIT_FOR(s.seen.closed == 4);
     end();
 }
@@ -994,7 +1001,7 @@ static void promise_3_queue_limit_and_writable(void) {
 
 // A peer that sends requests and does not read its answers stops being read; when it reads, all of them come, and nobody else noticed.
 static void promise_3_replies_that_nobody_reads(void) {
-    enum { REQUESTS = 3000 };
+    enum { REQUESTS = 100000 };
     static uint8_t data[1000];
     uint8_t out[1100], in[1100];
     struct server s;
@@ -1014,21 +1021,21 @@ static void promise_3_replies_that_nobody_reads(void) {
     WAIT_FOR(other.seen.opened == 1);
     fd = raw_connect(s.address);
     fill(data, sizeof data, 2);
-    while (sent < REQUESTS && stuck < 200) { // without reading
+    for (n = 0; sent < REQUESTS && stuck < 200; stuck++) { // without reading, until nothing moves any more
         ssize_t wrote;
-        n = put_packet(out, 0, ECHO, (unsigned)sent, data, sizeof data);
-        wrote = send(fd, out, n, MSG_NOSIGNAL);
-        if (wrote < 0) {
-            stuck++;
-            turn(0);
-        } else {
+        if (n == 0) n = put_packet(out, 0, ECHO, (unsigned)sent & 0xFFFF, data, sizeof data);
+        while ((wrote = send(fd, out + (sizeof data + 8 - n), n, MSG_NOSIGNAL)) > 0) {
             stuck = 0;
-            if ((size_t)wrote < n) CHECK_EQ(raw_send(fd, out + wrote, n - (size_t)wrote), n - (size_t)wrote);
+            n -= (size_t)wrote;
+            if (n > 0) continue;
             sent++;
+            n = put_packet(out, 0, ECHO, (unsigned)sent & 0xFFFF, data, sizeof data);
         }
+        turn(0);
         CHECK_EQ(frisbee_pool_stats(s.pool, &stats), FRISBEE_OK);
         if (stats.queued > most) most = stats.queued;
     }
+    CHECK(sent < REQUESTS);
     CHECK(most <= 65536 + 16384 + 2048); // high_water, and what one reading of input may add
     CHECK(wakes(s.pool, 60) <= 10);
     CHECK(echoes(other.pool, other.conn, "unharmed", 8));
@@ -1065,7 +1072,6 @@ static void promise_3_pool_memory(void) { // peers that claim long packets and t
     CHECK_EQ(frisbee_pool_stats(s.pool, &stats), FRISBEE_OK);
     CHECK(stats.memory <= desc.max_memory);
     CHECK_EQ(s.seen.closed, 0); // all fit, since a claim is not trusted
-    CHECK_EQ(stats.memory == (size_t)(held.bytes - 0) || stats.memory < (size_t)held.bytes, 1);
     for (i = 0; i < PEERS * 6; i++) { // now bytes come that do not fit
         send(fds[i % PEERS], data, sizeof data, MSG_NOSIGNAL);
         turns(2);
@@ -1232,4 +1238,1221 @@ static void promise_4_refused_unreachable_and_slow(void) {
     CHECK_EQ(frisbee_listen(c.pool, "192.0.2.1:0", NULL, NULL), FRISBEE_SYSTEM);  // not an address of this machine
     CHECK(frisbee_system_error(c.pool) != 0);
     end();
+}
+
+// A resolve hook that keeps what it is asked.
+static struct {
+    int count;
+    char host[4][64];
+    uint64_t token[4];
+} asked;
+
+static frisbee_result ask(void *context, const char *host, uint64_t token) {
+    (void)context;
+    if (strcmp(host, "broken.example") == 0) return FRISBEE_SYSTEM;
+    if (CHECK(asked.count < 4)) {
+        snprintf(asked.host[asked.count], sizeof asked.host[0], "%s", host);
+        asked.token[asked.count++] = token;
+    }
+    return FRISBEE_OK;
+}
+
+static void promise_4_names_by_a_hook(void) {
+    static const char *const addresses[] = {"127.0.0.2", "127.0.0.1"}; // nobody listens on the first
+    struct server s;
+    struct client silent, found, nowhere, broken, numeric, unwanted;
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_pool_desc pool_desc;
+    char address[80];
+    int i;
+    begin();
+    memset(&asked, 0, sizeof asked);
+    memset(&pool_desc, 0, sizeof pool_desc);
+    pool_desc.resolve = ask;
+    serve_at(&s, "127.0.0.1:0", NULL, &pool_desc);
+    dial(&numeric, s.pool, s.address, NULL); // numbers are not asked for
+    WAIT_FOR(numeric.seen.opened == 1);
+    CHECK_EQ(asked.count, 0);
+    desc.connect_ms = 150;
+    dial(&silent, s.pool, "silent.example:80", &desc);
+    snprintf(address, sizeof address, "found.example%s", strrchr(s.address, ':'));
+    dial(&found, s.pool, address, NULL);
+    dial(&nowhere, s.pool, "nowhere.example:80", NULL);
+    dial(&unwanted, s.pool, "unwanted.example:80", NULL);
+    WAIT_FOR(asked.count == 4);
+    CHECK(strcmp(asked.host[1], "found.example") == 0);
+    CHECK_EQ(frisbee_close(s.pool, unwanted.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    CHECK_EQ(frisbee_resolved(s.pool, asked.token[2], NULL, 0), FRISBEE_OK);
+    CHECK_EQ(frisbee_resolved(s.pool, asked.token[1], addresses, 2), FRISBEE_OK);
+    CHECK_EQ(frisbee_resolved(s.pool, asked.token[1], addresses, 2), FRISBEE_CLOSED);
+    WAIT_FOR(found.seen.opened == 1 && nowhere.seen.finals == 1 && unwanted.seen.finals == 1);
+    CHECK_EQ(nowhere.seen.info.reason, FRISBEE_REFUSED);
+    CHECK_EQ(unwanted.seen.info.reason, FRISBEE_OK);
+    CHECK(echoes(s.pool, found.conn, "found", 5));
+    for (i = 0; i < 10; i++) CHECK(echoes(s.pool, numeric.conn, "meanwhile", 9));
+    WAIT_FOR(silent.seen.finals == 1);
+    CHECK_EQ(silent.seen.info.reason, FRISBEE_TIMED_OUT);
+    CHECK_EQ(frisbee_resolved(s.pool, asked.token[0], addresses, 2), FRISBEE_CLOSED);
+    dial(&broken, s.pool, "broken.example:80", NULL);
+    WAIT_FOR(broken.seen.finals == 1);
+    CHECK_EQ(broken.seen.info.reason, FRISBEE_SYSTEM);
+    CHECK_EQ(asked.count, 4);
+    end();
+}
+
+// The default look-up never answers: others go on, the waiting one meets connect_ms, and destroy does not wait for the thread.
+static void promise_4_a_stalled_look_up_stalls_nobody(void) {
+    struct server s;
+    struct client busy, stalled, waiting;
+    frisbee_conn_desc desc = quiet(NULL);
+    char address[80];
+    int i;
+    begin();
+    serve(&s, NULL);
+    dial(&busy, NULL, s.address, NULL);
+    WAIT_FOR(busy.seen.opened == 1);
+    stalling = 1;
+    desc.connect_ms = 100;
+    snprintf(address, sizeof address, "localhost%s", strrchr(s.address, ':'));
+    dial(&stalled, busy.pool, address, &desc);
+    dial(&waiting, busy.pool, address, NULL);
+    for (i = 0; i < 100; i++) CHECK(echoes(busy.pool, busy.conn, "meanwhile", 9));
+    WAIT_FOR(stalled.seen.finals == 1);
+    CHECK_EQ(stalled.seen.info.reason, FRISBEE_TIMED_OUT);
+    CHECK(wakes(busy.pool, 60) <= 10);
+    CHECK_EQ(waiting.seen.opened + waiting.seen.closed, 0);
+    stalling = 0;
+    WAIT_FOR(waiting.seen.opened == 1);
+    stalling = 1;
+    dial(&stalled, busy.pool, address, NULL);
+    turns(3);
+    drop_pool(busy.pool);
+    CHECK_EQ(stalled.seen.finals, 1);
+    CHECK_EQ(stalled.seen.info.reason, FRISBEE_DESTROYED);
+    stalling = 0;
+    end(); // waits until the thread has let go
+}
+
+// Half-close, close and reset by the peer, in every state: the loop sleeps, and the connection still ends in one on_close.
+static void promise_4_no_spin_at_the_peers_end(void) {
+    enum { UNKNOWN_WIRE, IDLE, PAUSED, BLOCKED, OWED, FINISHED, STATES };
+    enum { HALF_CLOSE, CLOSE, RESET, ENDS };
+    static uint8_t data[MEBIBYTE];
+    int state, how, with_end;
+    for (state = 0; state < STATES; state++)
+        for (how = 0; how < ENDS; how++)
+            for (with_end = 0; with_end < 2; with_end++) {
+                struct server s;
+                frisbee_conn_desc desc = quiet(NULL);
+                uint8_t out[64];
+                size_t n = put_packet(out, 1, state == OWED ? LATER : ECHO, 1, "x", 1);
+                long woken;
+                int fd;
+                begin();
+                if (with_end) desc.events = &record_events_and_end;
+                serve(&s, &desc);
+                fd = raw_connect(s.address);
+                if (state == UNKNOWN_WIRE) n = 1;
+                CHECK_EQ(raw_send(fd, out, n), n);
+                if (state == UNKNOWN_WIRE) WAIT_FOR(conns_of(s.pool) == 1);
+                else WAIT_FOR(s.seen.opened == 1);
+                turns(3);
+                if (state == PAUSED) CHECK_EQ(frisbee_pause(s.pool, s.seen.conn, true), FRISBEE_OK);
+                if (state == BLOCKED)
+                    while (frisbee_send(s.pool, s.seen.conn, NOBODY, 0, data, sizeof data) == FRISBEE_OK) turn(0);
+                if (state == FINISHED) CHECK_EQ(frisbee_finish(s.pool, s.seen.conn), FRISBEE_OK);
+                turns(3);
+                if (how == HALF_CLOSE) shutdown(fd, SHUT_WR);
+                else if (how == CLOSE) close(fd);
+                else raw_reset(fd);
+                woken = wakes(s.pool, 50);
+                if (!CHECK(woken <= 12)) fprintf(stderr, "    %ld wake-ups in state %d, end %d, on_end %d\n", woken, state, how, with_end);
+                CHECK(s.seen.closed <= 1);
+                if (!s.seen.closed && state == PAUSED) CHECK_EQ(frisbee_pause(s.pool, s.seen.conn, false), FRISBEE_OK);
+                turn_for(20);
+                woken = wakes(s.pool, 20);
+                if (!CHECK(woken <= 12)) fprintf(stderr, "    %ld wake-ups in state %d, end %d, on_end %d, later\n", woken, state, how, with_end);
+                if (state != UNKNOWN_WIRE && with_end && how == HALF_CLOSE) CHECK_EQ(s.seen.ended, 1);
+                CHECK(s.seen.ended <= with_end);
+                if (state == BLOCKED && how == HALF_CLOSE && !with_end) { // what is queued still arrives
+                    struct raw_packet packet;
+                    CHECK(raw_packet(fd, 1, &packet, out, sizeof out) && packet.operation == ECHO);
+                    CHECK(raw_packet(fd, 1, &packet, data, sizeof data) && packet.length == sizeof data);
+                }
+                if (!s.seen.closed) frisbee_close(s.pool, s.seen.conn, FRISBEE_CLOSE_NOW);
+                if (state == OWED && how == HALF_CLOSE && !with_end) CHECK_EQ(s.seen.closed, 0);
+                if (state == UNKNOWN_WIRE || how != HALF_CLOSE || !with_end) WAIT_FOR(s.seen.closed == 1);
+                if (how == HALF_CLOSE) close(fd);
+                later_count = 0;
+                drop_pool(s.pool);
+                CHECK(s.seen.closed == 1 && s.seen.finals == 1);
+                end();
+            }
+}
+
+static void promise_4_an_idle_pool_sleeps(void) {
+    struct server s;
+    struct client c;
+    long before;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    turn_for(10);
+    CHECK_EQ(frisbee_next_timeout(s.pool), FRISBEE_NEVER);
+    before = waits;
+    CHECK(wakes(s.pool, 200) <= 2);
+    CHECK(waits - before <= 2);
+    end();
+}
+
+// A foreign loop: nothing but the descriptor and the timeout drive the pools.
+static void promise_4_foreign_loop(void) {
+    struct server s;
+    struct client c;
+    struct reply reply;
+    struct pollfd fds[2];
+    int i, rounds = 0, done = 0;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    turn_for(10);
+    fds[0].fd = (int)frisbee_wait_fd(s.pool);
+    fds[1].fd = (int)frisbee_wait_fd(c.pool);
+    fds[0].events = fds[1].events = POLLIN;
+#if FRISBEE_POLLER != FRISBEE_POLLER_EPOLL
+    CHECK(frisbee_wait_fd(s.pool) == FRISBEE_NO_SOCKET);
+    (void)reply, (void)i, (void)rounds, (void)done;
+#else
+    CHECK_EQ(poll(fds, 2, 0), 0); // idle
+    CHECK_EQ(frisbee_next_timeout(c.pool), FRISBEE_NEVER);
+    for (i = 0; i < 50; i++) {
+        uint64_t deadline = now_ms() + WAIT_MS;
+        bool lost = i % 10 == 9; // now and then a time-out
+        CHECK_EQ(call(c.pool, c.conn, lost ? SWALLOW : ECHO, "x", 1, lost ? 20 : 5000, &reply, NULL), FRISBEE_OK);
+        CHECK_EQ(frisbee_next_timeout(c.pool), 0); // something waits to be written
+        while (!reply.count && now_ms() < deadline) {
+            int32_t wait_s = frisbee_next_timeout(s.pool), wait_c = frisbee_next_timeout(c.pool), wait = wait_s;
+            if (wait < 0 || (wait_c >= 0 && wait_c < wait)) wait = wait_c;
+            CHECK(wait_c >= 0 && wait_c <= 5002); // a call is in flight; times are rounded up
+            poll(fds, 2, wait < 0 ? 1000 : wait);
+            CHECK_EQ(frisbee_poll(s.pool, 0), FRISBEE_OK);
+            CHECK_EQ(frisbee_poll(c.pool, 0), FRISBEE_OK);
+            rounds++;
+        }
+        done += reply.count == 1 && reply.result == (lost ? FRISBEE_TIMED_OUT : FRISBEE_OK);
+    }
+    CHECK_EQ(done, 50);
+    CHECK(rounds <= 50 * 10); // no spinning
+#endif
+    end();
+}
+
+static void promise_4_a_forked_child_disturbs_nobody(void) {
+    struct server s;
+    struct client c;
+    char address[128];
+    struct stat status;
+    pid_t child;
+    int code = 0, fd;
+    begin();
+    snprintf(address, sizeof address, "unix:%s", scratch_path("fork"));
+    serve_at(&s, address, NULL, NULL);
+    dial(&c, NULL, s.address, NULL);
+    WAIT_FOR(c.seen.opened == 1 && s.seen.opened == 1);
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 1, "once", 4), FRISBEE_OK); // queued twice now: in the child too
+    child = fork();
+    if (child == 0) {
+        frisbee_pool_destroy(s.pool);
+        frisbee_pool_destroy(c.pool);
+        _exit(s.seen.closed == 1 && c.seen.closed == 1 ? 0 : 1);
+    }
+    CHECK(child > 0 && waitpid(child, &code, 0) == child);
+    CHECK(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+    WAIT_FOR(s.seen.packets == 1);
+    turn_for(50);
+    CHECK(s.seen.packets == 1 && s.seen.closed == 0 && c.seen.closed == 0);
+    CHECK(echoes(c.pool, c.conn, "still here", 10));
+    CHECK(stat(address + 5, &status) == 0);
+    fd = raw_connect(s.address);
+    CHECK(raw_echo(fd, 0, 1, "new", 3));
+    close(fd);
+    end();
+    CHECK(stat(address + 5, &status) != 0);
+}
+
+static void promise_4_shutdown(void) {
+    struct server s;
+    struct client c, late;
+    struct reply owed, refused;
+    uint64_t start;
+    int i;
+    begin(); // everything that is owed is done first
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(call(c.pool, c.conn, LATER, "?", 1, 0, &owed, NULL), FRISBEE_OK);
+    WAIT_FOR(later_count == 1);
+    CHECK_EQ(frisbee_shutdown(s.pool, 5000), FRISBEE_OK);
+    dial(&late, c.pool, s.address, NULL);
+    WAIT_FOR(late.seen.finals == 1);
+    CHECK_EQ(late.seen.info.reason, FRISBEE_REFUSED);
+    CHECK_EQ(call(s.pool, s.seen.conn, ECHO, NULL, 0, 0, &refused, NULL), FRISBEE_CLOSED);
+    CHECK_EQ(frisbee_listen(s.pool, "127.0.0.1:0", NULL, NULL), FRISBEE_CLOSED);
+    CHECK_EQ(frisbee_connect(s.pool, s.address, NULL, NULL), FRISBEE_CLOSED);
+    turn_for(30);
+    CHECK_EQ(s.seen.closed, 0);
+    CHECK_EQ(answer_later(s.pool, "paid", 4), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1 && s.seen.finals == 1);
+    CHECK(owed.count == 1 && owed.result == FRISBEE_OK);
+    CHECK_EQ(s.seen.info.reason, FRISBEE_OK);
+    CHECK_EQ(frisbee_poll(s.pool, 0), FRISBEE_CLOSED);
+    CHECK_EQ(frisbee_run(s.pool), FRISBEE_OK);
+    end();
+
+    begin(); // what is never done is cut at the deadline
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, "?", 1, FRISBEE_NEVER, &owed, NULL), FRISBEE_OK);
+    turns(10);
+    start = now_ms();
+    CHECK_EQ(frisbee_shutdown(c.pool, 100), FRISBEE_OK);
+    for (i = 0; i < 1000 && frisbee_poll(c.pool, 50) != FRISBEE_CLOSED; i++) frisbee_poll(s.pool, 0);
+    CHECK(i < 100);
+    CHECK(now_ms() - start >= 95);
+    CHECK(owed.count == 1 && owed.result == FRISBEE_UNKNOWN);
+    CHECK_EQ(c.seen.finals, 1);
+    WAIT_FOR(s.seen.finals == 1);
+    end();
+}
+
+// >>promise 6: hostile input costs its sender the connection and nobody else anything
+
+// Sends bytes as a fresh peer and waits for the end; answers why the server closed.
+static frisbee_result fate_of(struct server *s, const void *data, size_t length) {
+    int closed = s->seen.closed, fd = raw_connect(s->address);
+    enum raw_end ended;
+    CHECK_EQ(raw_send(fd, data, length), length);
+    ended = raw_ended(fd);
+    CHECK(ended == RAW_FIN || ended == RAW_RESET); // and nothing was said to it
+    WAIT_FOR(s->seen.closed == closed + 1);
+    close(fd);
+    return s->seen.info.reason;
+}
+
+static void promise_6_greetings_of_others(void) {
+    static const char *const greetings[] = {"\x16\x03\x01\x02", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.0\r\n\r\n", "SSH-2.0-OpenSSH_9.6\r\n",
+                                            "EHLO example.com\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"};
+    struct server s;
+    struct client other;
+    size_t i;
+    begin();
+    serve(&s, NULL);
+    dial(&other, NULL, s.address, NULL);
+    WAIT_FOR(other.seen.opened == 1);
+    for (i = 0; i < sizeof greetings / sizeof *greetings; i++) {
+        frisbee_result reason = fate_of(&s, greetings[i], strlen(greetings[i]));
+        CHECK(reason == FRISBEE_MALFORMED || reason == FRISBEE_TOO_LARGE);
+    }
+    CHECK(fate_of(&s, "\x00\x0f\x00\x0a\xff\xff\xff\xff", 8) == FRISBEE_MALFORMED); // senseless in both wires
+    CHECK(echoes(other.pool, other.conn, "unharmed", 8));
+    end();
+}
+
+static void promise_6_wrong_packets(void) {
+    static uint8_t data[FRISBEE_PACKET_MAX + 16];
+    struct server s;
+    struct client other;
+    frisbee_conn_desc desc = quiet(NULL);
+    uint8_t out[64];
+    size_t n;
+    int wire, fd;
+    begin();
+    serve(&s, NULL);
+    dial(&other, NULL, s.address, NULL);
+    WAIT_FOR(other.seen.opened == 1);
+    n = put_packet(out, 1, NOBODY, 1, "fine", 4);
+    memcpy(out + n, "\x00\x10\x00\x01\x00\x0a\x00\x00\x00\x00", 10); // a wrong magic behind it
+    CHECK_EQ(fate_of(&s, out, n + 10), FRISBEE_MALFORMED);
+    CHECK_EQ(s.seen.packets, 1);
+    for (wire = 0; wire <= 1; wire++) {
+        n = put_packet(out, wire, NOBODY, 1, "fine", 4);
+        n += put_claim(out + n, wire, NOBODY, 2, FRISBEE_PACKET_MAX + 1, NULL, 0);
+        CHECK_EQ(fate_of(&s, out, n), FRISBEE_TOO_LARGE);
+        n = put_packet(out, wire, NOBODY, 1, "fine", 4);
+        n += put_claim(out + n, wire, 0, 0, 0xFFFFFFFFu, NULL, 0); // also on a PING
+        CHECK_EQ(fate_of(&s, out, n), FRISBEE_TOO_LARGE);
+    }
+    fd = raw_connect(s.address); // the limit itself is allowed
+    n = put_packet(data, 0, NOBODY, 1, "fine", 4);
+    s.seen.packets = 0;
+    n += put_claim(data + n, 0, NOBODY, 2, FRISBEE_PACKET_MAX, NULL, 0);
+    CHECK_EQ(raw_send(fd, data, n), n);
+    CHECK_EQ(raw_send(fd, data, FRISBEE_PACKET_MAX), FRISBEE_PACKET_MAX);
+    WAIT_FOR(s.seen.packets == 2);
+    CHECK(raw_echo(fd, 0, 3, "next", 4));
+    close(fd);
+    CHECK(echoes(other.pool, other.conn, "unharmed", 8));
+    end();
+
+    begin(); // a lower limit, in both directions
+    desc.max_packet = 100;
+    serve(&s, &desc);
+    fd = raw_connect(s.address);
+    CHECK(raw_echo(fd, 1, 1, data, 100));
+    CHECK_EQ(frisbee_send(s.pool, s.seen.conn, NOBODY, 1, data, 101), FRISBEE_TOO_LARGE);
+    n = put_packet(out, 1, ECHO, 1, NULL, 0);
+    n += put_claim(out + n, 1, ECHO, 2, 101, NULL, 0);
+    close(fd);
+    WAIT_FOR(s.seen.closed == 1);
+    fd = raw_connect(s.address);
+    CHECK_EQ(raw_send(fd, out, n), n);
+    WAIT_FOR(s.seen.closed == 2);
+    CHECK_EQ(s.seen.info.reason, FRISBEE_TOO_LARGE);
+    close(fd);
+    end();
+}
+
+// A byte now and then does not help: a packet has a deadline as a whole, also the very first. Silence before the first byte is allowed.
+static void promise_6_trickled_packets(void) {
+    struct server s;
+    frisbee_conn_desc desc = quiet(NULL);
+    uint8_t out[64];
+    int place, fd, silent;
+    begin();
+    desc.packet_ms = 120;
+    serve(&s, &desc);
+    silent = raw_connect(s.address);
+    for (place = 0; place < 3; place++) { // within the first 8 bytes, within a header, within a payload
+        int closed = s.seen.closed, i;
+        size_t n = 0, more = 0;
+        uint64_t start = now_ms();
+        if (place) n = put_packet(out, 1, NOBODY, 1, NULL, 0);
+        if (place == 2) more = put_claim(out + n, 1, NOBODY, 2, 40, NULL, 0);
+        memset(out + n + more, 0, 10);
+        if (place < 2) put_claim(out + n, 1, NOBODY, 2, 40, NULL, 0);
+        fd = raw_connect(s.address);
+        CHECK_EQ(raw_send(fd, out, n + more), n + more);
+        n += more;
+        for (i = 0; i < 7 && s.seen.closed == closed; i++) { // 7 bytes in 7 * 30 ms
+            CHECK(send(fd, out + n + (size_t)i, 1, MSG_NOSIGNAL) == 1);
+            turn_for(30);
+        }
+        CHECK_EQ(s.seen.closed, closed + 1);
+        CHECK_EQ(s.seen.info.reason, FRISBEE_TIMED_OUT);
+        CHECK(now_ms() - start >= 119);
+        close(fd);
+    }
+    CHECK_EQ(conns_of(s.pool), 1);
+    CHECK(raw_echo(silent, 1, 1, "at last", 7));
+    close(silent);
+    end();
+}
+
+static void promise_6_silent_peers(void) {
+    struct server s;
+    frisbee_conn_desc desc = quiet(NULL);
+    struct raw_packet packet;
+    frisbee_stats stats;
+    uint8_t out[64], in[64];
+    size_t n;
+    uint64_t start, last;
+    int fd, pings = 0;
+    begin();
+    desc.heartbeat_ms = 40;
+    desc.heartbeat_timeout_ms = 200;
+    serve(&s, &desc);
+    fd = raw_connect(s.address);
+    n = put_packet(out, 1, NOBODY, 1, NULL, 0);
+    CHECK_EQ(raw_send(fd, out, n), n);
+    WAIT_FOR(s.seen.opened == 1);
+    for (start = now_ms(); now_ms() - start < 500;) { // each PING is answered: it stays alive beyond the timeout, and the round trip is known
+        if (!CHECK(raw_packet(fd, 1, &packet, in, sizeof in) && packet.operation == 0 && packet.length == 0)) break;
+        n = put_packet(out, 1, 1, 0, NULL, 0);
+        CHECK_EQ(raw_send(fd, out, n), n);
+        pings++;
+    }
+    last = now_ms();
+    CHECK(pings >= 3 && pings <= 14);
+    turns(3);
+    CHECK_EQ(frisbee_conn_stats(s.pool, s.seen.conn, &stats), FRISBEE_OK);
+    CHECK(stats.rtt_us > 0 && stats.rtt_us < 5000000);
+    CHECK_EQ(s.seen.closed, 0);
+    pings = 0; // now it falls silent
+    while (raw_packet(fd, 1, &packet, in, sizeof in)) pings += packet.operation == 0;
+    WAIT_FOR(s.seen.finals == 1);
+    CHECK_EQ(s.seen.info.reason, FRISBEE_TIMED_OUT);
+    CHECK(now_ms() - last >= 150);
+    CHECK(pings >= 2 && pings <= 8);
+    close(fd);
+    end();
+
+    begin(); // two silent library ends keep each other alive; without heartbeats nobody speaks, and a PING is answered all the same
+    {
+        struct client c;
+        frisbee_stats before;
+        meet(&s, &desc, &c, &desc);
+        turn_for(400);
+        CHECK_EQ(s.seen.closed + c.seen.closed, 0);
+        CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &stats), FRISBEE_OK);
+        CHECK(stats.rtt_us > 0);
+        dial(&c, c.pool, s.address, NULL);
+        turns(10);
+        CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &before), FRISBEE_OK);
+        turn_for(400);
+        CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &stats), FRISBEE_OK);
+        CHECK(stats.bytes_out > before.bytes_out); // its PONGs
+        CHECK_EQ(s.seen.closed + c.seen.closed, 0);
+    }
+    end();
+}
+
+static void promise_6_a_flood_of_pings(void) {
+    enum { PINGS = 200000 };
+    uint8_t *out = (uint8_t *)malloc((size_t)PINGS * 8);
+    struct server s;
+    size_t i, n = 0, sent = 0, most = 0, pongs = 0;
+    int fd, stuck = 0;
+    begin();
+    serve(&s, NULL);
+    for (i = 0; i < PINGS; i++) n += put_packet(out + n, 0, 0, 0, NULL, 0);
+    fd = raw_connect(s.address);
+    while (sent < n && stuck < 1000) { // it never reads
+        ssize_t wrote = send(fd, out + sent, n - sent, MSG_NOSIGNAL);
+        if (wrote > 0) sent += (size_t)wrote, stuck = 0;
+        else stuck++;
+        turn(0);
+        if (frisbee_queued(s.pool, s.seen.conn) > most) most = frisbee_queued(s.pool, s.seen.conn);
+    }
+    CHECK_EQ(sent, n);
+    CHECK(most <= 16); // one PONG, whatever comes
+    turns(10);
+    for (;;) {
+        size_t got = raw_ready(fd, out, n);
+        if (!got) break;
+        pongs += got;
+    }
+    CHECK(pongs % 8 == 0 && pongs > 0 && pongs < n / 8);
+    CHECK(raw_echo(fd, 0, 1, "fine", 4));
+    close(fd);
+    end();
+    free(out);
+}
+
+static void promise_6_peers_that_do_not_read_or_speak(void) {
+    static uint8_t data[MEBIBYTE];
+    struct client c;
+    struct server s;
+    frisbee_conn_desc desc = quiet(NULL);
+    int fd, i;
+    begin();
+    desc.write_ms = 100; // without progress while output waits
+    fd = adopt(&c, &desc, FRISBEE_CONNECTOR, 1);
+    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 0, data, 300000), FRISBEE_OK);
+    for (i = 0; i < 10; i++) { // a slow reader makes progress
+        turn_for(30);
+        CHECK(raw_ready(fd, data, 20000) > 0);
+    }
+    CHECK_EQ(c.seen.closed, 0);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(c.seen.info.reason, FRISBEE_TIMED_OUT);
+    close(fd);
+    end();
+
+    begin();
+    desc = quiet(NULL);
+    desc.idle_ms = 100; // heartbeats are no use
+    desc.heartbeat_ms = 20;
+    serve(&s, &desc);
+    dial(&c, NULL, s.address, NULL);
+    WAIT_FOR(s.seen.opened == 1 && c.seen.opened == 1);
+    for (i = 0; i < 8; i++) {
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 0, NULL, 0), FRISBEE_OK);
+        turn_for(30);
+    }
+    CHECK_EQ(s.seen.closed, 0);
+    WAIT_FOR(s.seen.finals == 1);
+    CHECK_EQ(s.seen.info.reason, FRISBEE_TIMED_OUT);
+    end();
+}
+
+// Closing with unread input: the system would answer it with RST, which eats what is on its way. 20 of 20 replies must arrive whole.
+static uint8_t large[MEBIBYTE];
+
+static void route_reply_and_close(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    (void)user;
+    CHECK_EQ(frisbee_reply(pool, &packet->from, large, sizeof large), FRISBEE_OK);
+    CHECK_EQ(frisbee_close(pool, packet->from.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+}
+
+static void promise_7_close_with_unread_input(void) {
+    static const frisbee_route routes[] = {{ECHO, route_reply_and_close, NULL}};
+    static uint8_t in[MEBIBYTE], junk[256 * 1024];
+    struct server s;
+    struct raw_packet packet;
+    frisbee_conn_desc desc = quiet(NULL);
+    int round, whole = 0;
+    begin();
+    desc.routes = routes;
+    desc.route_count = 1;
+    fill(large, sizeof large, 6);
+    serve(&s, &desc);
+    for (round = 0; round < 20; round++) {
+        int fd = raw_connect(s.address);
+        size_t n = put_packet(junk, 1, ECHO, 1, "?", 1), sent = 0;
+        ssize_t wrote;
+        memset(junk + n, 0, sizeof junk - n);
+        memset(in, 0, sizeof in);
+        while (sent < sizeof junk && (wrote = send(fd, junk + sent, sizeof junk - sent, MSG_NOSIGNAL)) > 0) sent += (size_t)wrote;
+        turns(round % 5);
+        whole += raw_packet(fd, 1, &packet, in, sizeof in) && packet.length == sizeof in && memcmp(in, large, sizeof in) == 0 && raw_ended(fd) == RAW_FIN;
+        close(fd);
+        WAIT_FOR(s.seen.finals == round + 1);
+        CHECK_EQ(s.seen.info.reason, FRISBEE_OK);
+    }
+    CHECK_EQ(whole, 20);
+    CHECK_EQ(s.seen.packets, 0); // no handler is called after close
+    end();
+}
+
+static void promise_7_close_now_and_close_after_flush(void) {
+    static uint8_t in[2 * MEBIBYTE];
+    int now;
+    for (now = 0; now < 2; now++) {
+        struct client c;
+        size_t got;
+        int fd;
+        begin();
+        fd = adopt(&c, NULL, FRISBEE_CONNECTOR, 1);
+        WAIT_FOR(c.seen.opened == 1);
+        turns(3);
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 1, large, sizeof large), FRISBEE_OK);
+        CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+        CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK); // idempotent
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 2, "x", 1), FRISBEE_CLOSED);
+        turn_for(20);
+        CHECK_EQ(c.seen.closed, 0);
+        if (now) { // overtakes
+            CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+            WAIT_FOR(c.seen.finals == 1);
+        }
+        got = raw_receive(fd, in, sizeof in);
+        if (now) CHECK(got < sizeof large);
+        else CHECK_EQ(got, 10u + 10u + sizeof large); // the PING of the connector, and the packet
+        close(fd);
+        WAIT_FOR(c.seen.finals == 1);
+        CHECK_EQ(c.seen.info.reason, FRISBEE_OK);
+        end();
+    }
+}
+
+// >>promise 7: hijack loses no byte
+
+struct taken { // what a hijack handed over
+    int count, fd;
+    frisbee_result result;
+    size_t unread_length, unsent_length;
+    uint8_t unread[4096], *unsent;
+    const char *greeting; // written at once, from inside on_hijacked
+    int seen_closed;      // on_close came before: wrong
+    struct record *record;
+};
+
+static void take(frisbee_pool *pool, frisbee_conn conn, const frisbee_hijacked *hijacked, void *user) {
+    struct taken *t = (struct taken *)user;
+    (void)pool;
+    (void)conn;
+    t->count++;
+    t->result = hijacked->result;
+    t->fd = (int)hijacked->socket;
+    if (t->record) t->seen_closed = t->record->closed;
+    CHECK((hijacked->result == FRISBEE_OK) == (hijacked->socket != FRISBEE_NO_SOCKET));
+    CHECK(hijacked->io.close == NULL);
+    if (!CHECK(hijacked->unread.length <= sizeof t->unread)) return;
+    if ((t->unread_length = hijacked->unread.length) > 0) memcpy(t->unread, hijacked->unread.data, t->unread_length);
+    if ((t->unsent_length = hijacked->unsent.length) > 0) {
+        t->unsent = (uint8_t *)malloc(t->unsent_length);
+        if (t->unsent) memcpy(t->unsent, hijacked->unsent.data, t->unsent_length);
+    }
+    if (hijacked->result == FRISBEE_OK) CHECK(fcntl(t->fd, F_GETFL) & O_NONBLOCK);
+    if (hijacked->result == FRISBEE_OK && t->greeting) CHECK_EQ(send(t->fd, t->greeting, strlen(t->greeting), MSG_NOSIGNAL), strlen(t->greeting));
+}
+
+static int has_raw(const struct taken *t, const void *expected, size_t length) { // unread, then the socket, are exactly these bytes
+    uint8_t got[8192];
+    size_t n = t->unread_length;
+    if (n > length || length > sizeof got) return 0;
+    memcpy(got, t->unread, n);
+    n += raw_receive(t->fd, got + n, length - n);
+    return n == length && memcmp(got, expected, length) == 0 && raw_ready(t->fd, got, 1) == 0;
+}
+
+// Megabytes of raw bytes both ways at once, over two descriptors of this process.
+static int raw_megabytes(int a, int b) {
+    enum { SIZE = 3 * MEBIBYTE };
+    static uint8_t data[2][SIZE], in[SIZE];
+    int fds[2], i, right = 1;
+    size_t sent[2] = {0, 0}, got[2] = {0, 0};
+    uint64_t hash[2] = {0, 0}, deadline = now_ms() + WAIT_MS;
+    fds[0] = a, fds[1] = b;
+    for (i = 0; i < 2; i++) fill(data[i], SIZE, (uint32_t)i + 40);
+    while ((got[0] < SIZE || got[1] < SIZE) && now_ms() < deadline)
+        for (i = 0; i < 2; i++) {
+            ssize_t n = send(fds[i], data[i] + sent[i], SIZE - sent[i], MSG_NOSIGNAL);
+            if (n > 0) sent[i] += (size_t)n;
+            n = recv(fds[i], in, sizeof in, 0);
+            if (n <= 0) continue;
+            hash[i] = hash_more(hash[i], in, (size_t)n);
+            got[i] += (size_t)n;
+        }
+    for (i = 0; i < 2; i++) right = right && got[i] == SIZE && hash[i] == hash_more(0, data[!i], SIZE);
+    return right;
+}
+
+static void promise_7_hijack_fenced_at_every_timing(void) {
+    int first, before, after, megabytes = 0;
+    for (first = 0; first < 2; first++)
+        for (before = 0; before < 4; before++)
+            for (after = 0; after < 4; after++) {
+                struct server s;
+                struct client c;
+                struct taken taken[2];
+                struct reply cut;
+                frisbee_conn_desc desc = quiet(NULL);
+                frisbee_pool *pools[2];
+                frisbee_conn conns[2];
+                int i;
+                begin();
+                desc.heartbeat_ms = 1; // PINGs must not get among the raw bytes
+                meet(&s, &desc, &c, &desc);
+                memset(taken, 0, sizeof taken);
+                taken[0].greeting = "raw from the client";
+                taken[1].greeting = "and raw from the server";
+                taken[0].record = &c.seen;
+                taken[1].record = &s.seen;
+                pools[0] = c.pool, pools[1] = s.pool;
+                conns[0] = c.conn, conns[1] = s.seen.conn;
+                CHECK_EQ(call(c.pool, c.conn, SWALLOW, NULL, 0, FRISBEE_NEVER, &cut, NULL), FRISBEE_OK);
+                for (i = 0; i < 3; i++) {
+                    CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, (uint16_t)i, "to the server", 13), FRISBEE_OK);
+                    CHECK_EQ(frisbee_send(s.pool, s.seen.conn, NOBODY, (uint16_t)i, "to the client", 13), FRISBEE_OK);
+                }
+                for (i = 0; i < 2; i++) {
+                    int who = i ^ first, k;
+                    CHECK_EQ(frisbee_hijack(pools[who], conns[who], FRISBEE_HIJACK_FENCED, 0, take, &taken[who]), FRISBEE_OK);
+                    CHECK_EQ(frisbee_hijack(pools[who], conns[who], FRISBEE_HIJACK_FENCED, 0, take, &taken[who]), FRISBEE_BUSY);
+                    CHECK_EQ(frisbee_send(pools[who], conns[who], NOBODY, 9, NULL, 0), FRISBEE_HIJACKED);
+                    for (k = 0; k < (i ? after : before); k++) frisbee_poll(pools[who], 0);
+                    if (before & 1) frisbee_poll(pools[!who], 0);
+                    if (after == 3) turn_for(3);
+                }
+                WAIT_FOR(c.seen.finals == 1 && s.seen.finals == 1);
+                CHECK(s.seen.packets == 3 && c.seen.packets == 3); // packets before the fence are still delivered
+                CHECK(cut.count == 1 && cut.result == FRISBEE_UNKNOWN);
+                for (i = 0; i < 2; i++) {
+                    CHECK(taken[i].count == 1 && taken[i].result == FRISBEE_OK && !taken[i].seen_closed && taken[i].unsent_length == 0);
+                    CHECK(has_raw(&taken[i], taken[!i].greeting, strlen(taken[!i].greeting)));
+                }
+                CHECK(s.seen.info.reason == FRISBEE_HIJACKED && c.seen.info.reason == FRISBEE_HIJACKED);
+                if (!megabytes++) CHECK(raw_megabytes(taken[0].fd, taken[1].fd));
+                close(taken[0].fd);
+                close(taken[1].fd);
+                end();
+            }
+}
+
+// The peer is played by hand: its last packets, its fence and raw bytes come cut in two at every byte, before or after our own hijack.
+static void promise_7_hijack_fenced_cut_at_every_byte(void) {
+    static const char raw[] = "\x00\x0f\xff\x00raw, and like a packet"; // 26 bytes and no terminator
+    int late, wire;
+    for (wire = 0; wire < 2; wire++)
+        for (late = 0; late < 2; late++) {
+            uint8_t out[128], in[128];
+            size_t n = put_packet(out, wire, NOBODY, 1, "last", 4), cut, raw_length = sizeof raw - 1;
+            n += put_packet(out + n, wire, 0, 0, NULL, 0);
+            n += put_packet(out + n, wire, 0xFF00, 0, NULL, 0);
+            memcpy(out + n, raw, raw_length);
+            n += raw_length;
+            for (cut = 0; cut <= n; cut++) {
+                struct client c;
+                struct taken taken;
+                struct raw_packet packet;
+                frisbee_conn_desc desc = quiet(NULL);
+                int fd;
+                begin();
+                memset(&taken, 0, sizeof taken);
+                desc.wire = wire ? FRISBEE_WIRE_V1 : FRISBEE_WIRE_V0;
+                fd = adopt(&c, &desc, FRISBEE_CONNECTOR, 0);
+                WAIT_FOR(c.seen.opened == 1);
+                if (!late) CHECK_EQ(frisbee_hijack(c.pool, c.conn, FRISBEE_HIJACK_FENCED, 0, take, &taken), FRISBEE_OK);
+                CHECK_EQ(raw_send(fd, out, cut), cut);
+                turns(3);
+                if (late) CHECK_EQ(frisbee_hijack(c.pool, c.conn, FRISBEE_HIJACK_FENCED, 0, take, &taken), FRISBEE_OK);
+                CHECK_EQ(raw_send(fd, out + cut, n - cut), n - cut);
+                WAIT_FOR(taken.count == 1);
+                CHECK(taken.result == FRISBEE_OK && c.seen.packets == 1);
+                CHECK(has_raw(&taken, raw, raw_length));
+                do {
+                    if (!CHECK(raw_packet(fd, wire, &packet, in, sizeof in))) break;
+                } while (packet.operation <= 1); // its PING, perhaps a PONG, then its fence, then nothing
+                CHECK_EQ(packet.operation, 0xFF00);
+                CHECK_EQ(raw_ready(fd, in, sizeof in), 0);
+                close(taken.fd);
+                close(fd);
+                end();
+            }
+        }
+}
+
+static void promise_7_hijack_that_fails(void) {
+    struct client c;
+    struct server s;
+    struct taken taken;
+    frisbee_conn_desc desc = quiet(NULL);
+    uint8_t out[32];
+    size_t n = put_packet(out, 1, 0xFF00, 0, NULL, 0);
+    int fd, how;
+    for (how = 0; how < 2; how++) { // nobody answers
+        begin();
+        memset(&taken, 0, sizeof taken);
+        fd = adopt(&c, NULL, FRISBEE_CONNECTOR, 0);
+        CHECK_EQ(frisbee_hijack(c.pool, c.conn, (frisbee_hijack_how)how, 60, take, &taken), FRISBEE_NOT_SENT); // not open yet
+        WAIT_FOR(c.seen.opened == 1);
+        CHECK_EQ(frisbee_hijack(c.pool, c.conn, (frisbee_hijack_how)how, 60, take, &taken), FRISBEE_OK);
+        WAIT_FOR(c.seen.finals == 1);
+        CHECK(taken.count == 1 && taken.result == FRISBEE_TIMED_OUT && c.seen.info.reason == FRISBEE_TIMED_OUT);
+        close(fd);
+        end();
+    }
+    begin(); // the peer's fence is not answered
+    desc.packet_ms = 60;
+    fd = adopt(&c, &desc, FRISBEE_CONNECTOR, 0);
+    WAIT_FOR(c.seen.opened == 1);
+    CHECK_EQ(raw_send(fd, out, n), n);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK_EQ(c.seen.info.reason, FRISBEE_TIMED_OUT);
+    close(fd);
+    end();
+    begin(); // the peer goes away meanwhile
+    memset(&taken, 0, sizeof taken);
+    meet(&s, NULL, &c, NULL);
+    CHECK_EQ(frisbee_hijack(c.pool, c.conn, FRISBEE_HIJACK_FENCED, 0, take, &taken), FRISBEE_OK);
+    CHECK_EQ(frisbee_close(s.pool, s.seen.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK(taken.count == 1 && taken.result != FRISBEE_OK && c.seen.info.reason != FRISBEE_HIJACKED);
+    CHECK_EQ(frisbee_hijack(c.pool, c.conn, FRISBEE_HIJACK_NOW, 0, take, &taken), FRISBEE_CLOSED);
+    end();
+}
+
+static struct taken switched;
+
+static void route_switch(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    (void)user;
+    CHECK_EQ(frisbee_reply(pool, &packet->from, "ok", 2), FRISBEE_OK);
+    CHECK_EQ(frisbee_hijack(pool, packet->from.conn, FRISBEE_HIJACK_STOCK, 0, take, &switched), FRISBEE_OK);
+}
+
+// A Go peer by hand: it switches, its timer's PINGs still come, then raw bytes, cut at every byte. Nothing is written before the first of them.
+static void promise_7_hijack_stock_cut_at_every_byte(void) {
+    static const frisbee_route routes[] = {{30, route_switch, NULL}};
+    static const char *const raws[2] = {"\0\0\0X like a PING, and raw", "\x00\x0f\x00\x00\x00\x01 like a PING"};
+    static const size_t lengths[2] = {25, 18};
+    int wire;
+    for (wire = 0; wire < 2; wire++) {
+        uint8_t out[128], in[128];
+        size_t n = put_packet(out, wire, 30, 77, "raw please", 10), cut, head, raw_at;
+        head = n;
+        n += put_packet(out + n, wire, 0, 0, NULL, 0);
+        n += put_packet(out + n, wire, 1, 0, NULL, 0);
+        n += put_packet(out + n, wire, 0, 0, NULL, 0);
+        raw_at = n;
+        memcpy(out + n, raws[wire], lengths[wire]);
+        n += lengths[wire];
+        for (cut = 0; cut <= n; cut++) {
+            struct server s;
+            struct raw_packet packet;
+            frisbee_conn_desc desc = quiet(NULL);
+            int fd;
+            begin();
+            memset(&switched, 0, sizeof switched);
+            desc.routes = routes;
+            desc.route_count = 1;
+            desc.heartbeat_ms = 1;
+            serve(&s, &desc);
+            fd = raw_connect(s.address);
+            CHECK_EQ(raw_send(fd, out, cut), cut);
+            if (cut >= head && cut <= raw_at) { // between the last packet and the first raw byte
+                turn_for(3);
+                CHECK_EQ(switched.count, 0);
+            }
+            turns(3);
+            CHECK_EQ(raw_send(fd, out + cut, n - cut), n - cut);
+            WAIT_FOR(switched.count == 1 && s.seen.finals == 1);
+            CHECK_EQ(switched.result, FRISBEE_OK);
+            CHECK(has_raw(&switched, raws[wire], lengths[wire]));
+            do {
+                if (!CHECK(raw_packet(fd, wire, &packet, in, sizeof in))) break;
+            } while (packet.operation <= 1); // it may have pinged before the request came
+            CHECK(packet.operation == 30 && packet.id == 77 && packet.length == 2);
+            CHECK_EQ(raw_ready(fd, in, sizeof in), 0); // and then nothing
+            close(switched.fd);
+            close(fd);
+            end();
+        }
+    }
+}
+
+static void promise_7_hijack_now_hands_over_what_was_not_sent(void) {
+    static uint8_t expected[3 * MEBIBYTE], in[3 * MEBIBYTE];
+    struct client c;
+    struct taken taken;
+    frisbee_span span;
+    size_t n = 0, got;
+    int fd, i, released = 0;
+    begin();
+    memset(&taken, 0, sizeof taken);
+    fill(large, sizeof large, 13);
+    fd = adopt(&c, NULL, FRISBEE_CONNECTOR, 1);
+    WAIT_FOR(c.seen.opened == 1);
+    n = put_packet(expected, 1, 0, 0, NULL, 0);
+    for (i = 0; i < 4; i++) {
+        size_t length = i == 2 ? 20 : 300000; // copied and borrowed, large and small
+        span.data = large;
+        span.length = length;
+        if (i & 1) CHECK_EQ(frisbee_send_spans(c.pool, c.conn, NOBODY, (uint16_t)i, &span, 1, count_release, &released), FRISBEE_OK);
+        else CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, (uint16_t)i, large, length), FRISBEE_OK);
+        n += put_packet(expected + n, 1, NOBODY, (unsigned)i, large, length);
+        turns(2);
+    }
+    CHECK_EQ(raw_send(fd, "\x00\x0f", 2), 2); // unread: the beginning of a packet
+    turns(3);
+    CHECK_EQ(frisbee_hijack(c.pool, c.conn, FRISBEE_HIJACK_NOW, 0, take, &taken), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1);
+    CHECK(taken.count == 1 && taken.result == FRISBEE_OK && released == 2);
+    CHECK(taken.unread_length == 2 && memcmp(taken.unread, "\x00\x0f", 2) == 0);
+    CHECK(taken.unsent_length > 100000 && taken.unsent_length < n);
+    got = raw_receive(fd, in, n - taken.unsent_length);
+    CHECK_EQ(got, n - taken.unsent_length);
+    if (taken.unsent) memcpy(in + got, taken.unsent, taken.unsent_length);
+    CHECK(memcmp(in, expected, n) == 0);
+    CHECK_EQ(raw_ready(fd, in, 1), 0);
+    free(taken.unsent);
+    close(taken.fd);
+    close(fd);
+    end();
+}
+
+// The inverse: a socket with what was already read from it, for every way to share the bytes between both.
+static void promise_7_adopt_with_prefill(void) {
+    uint8_t out[96], in[32];
+    struct record expected;
+    size_t n = put_packet(out, 1, NOBODY, 3, "one", 3), k;
+    memset(&expected, 0, sizeof expected);
+    expect(&expected, 3, "one", 3);
+    expect(&expected, 4, "", 0);
+    n += put_packet(out + n, 1, NOBODY, 4, NULL, 0);
+    n += put_packet(out + n, 1, ECHO, 5, "echo", 4);
+    for (k = 0; k <= n; k++) {
+        struct client c;
+        struct raw_packet packet;
+        frisbee_conn_desc desc = quiet(NULL);
+        int pair[2];
+        begin();
+        memset(&c, 0, sizeof c);
+        c.pool = new_pool(NULL);
+        desc.user = &c.seen;
+        raw_pair(pair);
+        CHECK_EQ(frisbee_adopt(c.pool, pair[1], &desc, out, k, &c.conn), FRISBEE_INVALID); // no role
+        desc.role = FRISBEE_ACCEPTOR;
+        CHECK_EQ(frisbee_adopt(c.pool, pair[1], &desc, out, k, &c.conn), FRISBEE_OK);
+        if (k & 1) turns(2);
+        CHECK_EQ(raw_send(pair[0], out + k, n - k), n - k);
+        CHECK(raw_packet(pair[0], 1, &packet, in, sizeof in));
+        CHECK(packet.operation == ECHO && packet.id == 5 && packet.length == 4 && memcmp(in, "echo", 4) == 0);
+        CHECK(same(&c.seen, &expected));
+        close(pair[0]);
+        end();
+    }
+}
+
+// A protocol that counts bytes up to a number, then goes back to packets.
+struct counting {
+    size_t wanted, got;
+    uint64_t hash;
+    int started, stopped, releases;
+    const uint8_t *out;
+};
+
+static frisbee_result counting_start(frisbee_pool *pool, frisbee_conn conn, void *user, void **state) {
+    struct counting *c = (struct counting *)user;
+    frisbee_span spans[2];
+    *state = user;
+    c->started++;
+    spans[0].data = c->out;
+    spans[0].length = 1000;
+    spans[1].data = c->out + 1000;
+    spans[1].length = c->wanted - 1000;
+    CHECK_EQ(frisbee_write(pool, conn, spans, 1, NULL, NULL), FRISBEE_OK);
+    return frisbee_write(pool, conn, spans + 1, 1, count_release, &c->releases);
+}
+
+static frisbee_result counting_input(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used, size_t *need) {
+    struct counting *c = (struct counting *)state;
+    size_t n = length < c->wanted - c->got ? length : c->wanted - c->got;
+    (void)need;
+    c->hash = hash_more(c->hash, data, n);
+    c->got += n;
+    *used = n;
+    if (c->got == c->wanted) CHECK_EQ(frisbee_upgrade(pool, conn, FRISBEE_HIJACK_NOW, NULL), FRISBEE_OK);
+    return FRISBEE_OK;
+}
+
+static void counting_stop(frisbee_pool *pool, frisbee_conn conn, void *state) {
+    (void)pool;
+    (void)conn;
+    ((struct counting *)state)->stopped++;
+}
+
+static void promise_7_upgrade_and_back(void) {
+    static uint8_t data[700000];
+    struct counting counts[2];
+    frisbee_protocol protocols[2];
+    struct server s;
+    struct client c;
+    int i, round;
+    begin();
+    fill(data, sizeof data, 77);
+    meet(&s, NULL, &c, NULL);
+    for (round = 0; round < 3; round++) {
+        memset(counts, 0, sizeof counts);
+        memset(protocols, 0, sizeof protocols);
+        for (i = 0; i < 2; i++) {
+            counts[i].wanted = sizeof data;
+            counts[i].out = data;
+            protocols[i].start = counting_start;
+            protocols[i].input = counting_input;
+            protocols[i].stop = counting_stop;
+            protocols[i].user = &counts[i];
+        }
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 1, "before", 6), FRISBEE_OK);
+        CHECK_EQ(frisbee_upgrade(c.pool, c.conn, FRISBEE_HIJACK_FENCED, &protocols[0]), FRISBEE_OK);
+        turns(round * 2);
+        CHECK_EQ(frisbee_upgrade(s.pool, s.seen.conn, FRISBEE_HIJACK_FENCED, &protocols[1]), FRISBEE_OK);
+        WAIT_FOR(counts[0].stopped == 1 && counts[1].stopped == 1 && counts[0].releases == 1 && counts[1].releases == 1);
+        for (i = 0; i < 2; i++) CHECK(counts[i].started == 1 && counts[i].got == sizeof data && counts[i].hash == hash_more(0, data, sizeof data));
+        CHECK_EQ(s.seen.packets, round + 1);
+        CHECK(echoes(c.pool, c.conn, "packets again", 13) && echoes(s.pool, s.seen.conn, "both ways", 9));
+    }
+    CHECK(s.seen.opened == 1 && c.seen.opened == 1 && s.seen.closed == 0 && c.seen.closed == 0);
+    end();
+}
+
+// >>promise 8: stock peers work unmodified
+
+static void promise_8_who_speaks_first_and_how(void) {
+    static const frisbee_wire wires[] = {FRISBEE_WIRE_AUTO, FRISBEE_WIRE_V0, FRISBEE_WIRE_V1, FRISBEE_WIRE_WAIT, FRISBEE_WIRE_WAIT, FRISBEE_WIRE_WAIT};
+    size_t i;
+    for (i = 0; i < sizeof wires / sizeof *wires; i++) { // the last three: the peer speaks v0, v1, or nothing
+        struct client c;
+        struct raw_packet packet;
+        struct reply reply;
+        frisbee_conn_desc desc = quiet(NULL);
+        frisbee_span span;
+        uint8_t in[64], out[32], expected[64];
+        int fd, released = 0, wire = wires[i] == FRISBEE_WIRE_V0 || i == 3 ? 0 : 1;
+        size_t n;
+        uint64_t start = now_ms();
+        begin();
+        desc.wire = wires[i];
+        fd = adopt(&c, &desc, FRISBEE_CONNECTOR, 0);
+        span.data = "borrowed";
+        span.length = 8;
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 7, "early", 5), FRISBEE_OK); // before the wire is known
+        CHECK_EQ(frisbee_send_spans(c.pool, c.conn, NOBODY, 8, &span, 1, count_release, &released), FRISBEE_OK);
+        CHECK_EQ(call(c.pool, c.conn, ECHO, "call", 4, 0, &reply, NULL), FRISBEE_OK);
+        turns(5);
+        if (wires[i] == FRISBEE_WIRE_WAIT) {
+            CHECK_EQ(raw_ready(fd, in, sizeof in), 0);
+            CHECK_EQ(c.seen.opened, 0);
+            n = put_packet(out, wire, 0, 0, NULL, 0);
+            if (i < 5) CHECK_EQ(raw_send(fd, out, n), n);
+        }
+        WAIT_FOR(c.seen.opened == 1);
+        if (i == 5) CHECK(now_ms() - start >= 999);
+        // the early packets keep their order; the PING that tells the wire comes before or behind them
+        n = put_packet(expected, wire, NOBODY, 7, "early", 5);
+        n += put_packet(expected + n, wire, NOBODY, 8, "borrowed", 8);
+        {
+            size_t got = 0;
+            unsigned pings = 0, pongs = 0, id = 0;
+            while (raw_packet(fd, wire, &packet, in, sizeof in)) {
+                if (packet.operation <= 1) {
+                    CHECK(packet.id == 0 && packet.length == 0);
+                    pings += packet.operation == 0;
+                    pongs += packet.operation == 1;
+                } else if (packet.operation == NOBODY) got += put_packet(out, wire, NOBODY, packet.id, NULL, 0) + packet.length;
+                else {
+                    CHECK(packet.operation == ECHO && packet.length == 4 && memcmp(in, "call", 4) == 0);
+                    id = packet.id;
+                    break;
+                }
+            }
+            CHECK_EQ(got, n);
+            CHECK(id >= 1 && id <= 57343);
+            n = put_packet(out, wire, ECHO, id, "reply", 5);
+            CHECK_EQ(raw_send(fd, out, n), n);
+            WAIT_FOR(reply.count == 1 && released == 1);
+            CHECK(reply.result == FRISBEE_OK && reply.hash == hash_of("reply", 5));
+            if (pings == 0) CHECK(raw_packet(fd, wire, &packet, in, sizeof in) && packet.operation == 0);
+            CHECK(pings <= 1 && pongs <= 1);
+        }
+        close(fd);
+        end();
+    }
+}
+
+static void promise_8_ids_of_stock_peers(void) {
+    static const unsigned ids[] = {0, 1, 15, 255, 256, 57343, 57344, 65535};
+    struct server s;
+    frisbee_conn_desc desc = quiet(NULL);
+    int wire, fd;
+    size_t i;
+    begin();
+    serve(&s, NULL);
+    for (wire = 0; wire < 2; wire++) {
+        fd = raw_connect(s.address);
+        for (i = 0; i < sizeof ids / sizeof *ids; i++) CHECK(raw_echo(fd, wire, ids[i], "stock", 5));
+        { // the server calls as well, with the same operation, and the peer uses the id of that very call for a request of its own
+            struct raw_packet packet;
+            struct reply reply;
+            uint8_t in[32], out[32];
+            size_t n;
+            CHECK_EQ(call(s.pool, s.seen.conn, ECHO, "?", 1, 0, &reply, NULL), FRISBEE_OK);
+            CHECK(raw_packet(fd, wire, &packet, in, sizeof in) && packet.operation == ECHO && packet.id >= 57344);
+            CHECK(raw_echo(fd, wire, packet.id == 57344 ? 57345u : 57344u, "mine", 4));
+            n = put_packet(out, wire, ECHO, packet.id, "answer", 6);
+            CHECK_EQ(raw_send(fd, out, n), n);
+            WAIT_FOR(reply.count == 1);
+            CHECK(reply.hash == hash_of("answer", 6));
+        }
+        close(fd);
+    }
+    end();
+
+    begin(); // an opening that makes sense in both wires is v1, unless the wire is forced
+    desc.wire = FRISBEE_WIRE_V0;
+    serve(&s, &desc);
+    {
+        static uint8_t out[0xA0003 + 8];
+        size_t n = put_claim(out, 0, ECHO, 15, 0xA0003, NULL, 0);
+        struct raw_packet packet;
+        static uint8_t in[0xA0003];
+        fd = raw_connect(s.address);
+        CHECK_EQ(raw_send(fd, out, n), n);
+        CHECK_EQ(raw_send(fd, in, sizeof in), sizeof in);
+        CHECK(raw_packet(fd, 0, &packet, in, sizeof in) && packet.id == 15 && packet.length == 0xA0003);
+        close(fd);
+    }
+    end();
+}
+
+// >>statistics
+
+static void statistics_add_up(void) {
+    struct server s;
+    struct client c;
+    struct reply lost;
+    frisbee_stats conn_c, conn_s, pool_c, pool_s;
+    static uint8_t data[100000];
+    int i;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    for (i = 0; i < 10; i++) {
+        CHECK(echoes(c.pool, c.conn, data, (size_t)i * 1000));
+        CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 0, data, (size_t)i * 9000), FRISBEE_OK);
+    }
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, NULL, 0, 20, &lost, NULL), FRISBEE_OK);
+    WAIT_FOR(s.seen.packets == 10 && lost.count == 1);
+    turns(5);
+    CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &conn_c), FRISBEE_OK);
+    CHECK_EQ(frisbee_conn_stats(s.pool, s.seen.conn, &conn_s), FRISBEE_OK);
+    CHECK_EQ(frisbee_pool_stats(c.pool, &pool_c), FRISBEE_OK);
+    CHECK_EQ(frisbee_pool_stats(s.pool, &pool_s), FRISBEE_OK);
+    CHECK_EQ(conn_c.packets_out, 21);
+    CHECK_EQ(conn_s.packets_in, 21);
+    CHECK_EQ(conn_s.packets_out, 10);
+    CHECK_EQ(conn_c.packets_in, 10);
+    CHECK_EQ(conn_c.bytes_out, conn_s.bytes_in);
+    CHECK_EQ(conn_s.bytes_out, conn_c.bytes_in);
+    CHECK(conn_c.bytes_out >= 21 * 10 + 45 * 1000 + 45 * 9000);
+    CHECK_EQ(pool_c.bytes_out, conn_c.bytes_out);
+    CHECK_EQ(pool_s.packets_in, conn_s.packets_in);
+    CHECK(conn_c.sessions == 1 && pool_s.sessions == 1 && pool_c.conns == 1);
+    CHECK(conn_c.queued == 0 && conn_c.calls == 0 && conn_c.lost_ids == 1 && conn_s.deferred == 0);
+    CHECK_EQ(pool_c.memory + pool_s.memory, held.bytes); // the pools' own book is the allocator's
+    CHECK(conn_c.memory > 0 && conn_c.memory < pool_c.memory);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1 && s.seen.finals == 1);
+    CHECK_EQ(frisbee_conn_stats(c.pool, c.conn, &conn_c), FRISBEE_CLOSED);
+    CHECK_EQ(frisbee_pool_stats(s.pool, &pool_s), FRISBEE_OK); // the dead are counted
+    CHECK(pool_s.packets_in == 21 && pool_s.bytes_in == conn_s.bytes_in && pool_s.conns == 0 && pool_s.sessions == 1);
+    CHECK_EQ(frisbee_pool_stats(c.pool, &pool_c), FRISBEE_OK);
+    CHECK_EQ(pool_c.memory + pool_s.memory, held.bytes);
+    end();
+}
+
+int main(int argc, char **argv) {
+    watchdog(500);
+    RUN(promise_1_packets_over_v4);
+    RUN(promise_1_packets_over_v6);
+    RUN(promise_1_packets_over_any_address);
+    RUN(promise_1_packets_over_a_name);
+    RUN(promise_1_packets_over_unix_sockets);
+    RUN(promise_1_five_mebibytes_both_ways);
+    RUN(promise_1_partial_writes);
+    RUN(promise_1_chopped_at_every_byte);
+    RUN(promise_1_one_write_per_turn);
+    RUN(promise_1_reserved_room);
+    RUN(promise_1_borrowed_spans);
+    RUN(promise_1_finish_and_on_end);
+    RUN(promise_1_a_stale_event_meets_nobody);
+    RUN(promise_1_signals_through_a_busy_exchange);
+    RUN(promise_2_fifty_thousand_calls_in_flight);
+    RUN(promise_2_limit_of_calls);
+    RUN(promise_2_timeout_cancel_and_late_replies);
+    RUN(promise_2_struck_from_the_queue);
+    RUN(promise_2_calls_of_a_connection_that_ends);
+    RUN(promise_2_two_callers_on_one_connection);
+    RUN(promise_2_call_wait);
+    RUN(promise_2_reconnect);
+    RUN(promise_2_a_reply_never_crosses_sessions);
+    RUN(promise_3_connections_wait_in_the_backlog);
+    RUN(promise_3_connections_of_a_pool);
+    RUN(promise_3_queue_limit_and_writable);
+    RUN(promise_3_replies_that_nobody_reads);
+    RUN(promise_3_pool_memory);
+    RUN(promise_3_out_of_descriptors);
+    RUN(promise_4_descriptors_are_close_on_exec);
+    RUN(promise_4_no_sigpipe);
+    RUN(promise_4_refused_unreachable_and_slow);
+    RUN(promise_4_names_by_a_hook);
+    RUN(promise_4_a_stalled_look_up_stalls_nobody);
+    RUN(promise_4_no_spin_at_the_peers_end);
+    RUN(promise_4_an_idle_pool_sleeps);
+    RUN(promise_4_foreign_loop);
+    RUN(promise_4_a_forked_child_disturbs_nobody);
+    RUN(promise_4_shutdown);
+    RUN(promise_6_greetings_of_others);
+    RUN(promise_6_wrong_packets);
+    RUN(promise_6_trickled_packets);
+    RUN(promise_6_silent_peers);
+    RUN(promise_6_a_flood_of_pings);
+    RUN(promise_6_peers_that_do_not_read_or_speak);
+    RUN(promise_7_close_with_unread_input);
+    RUN(promise_7_close_now_and_close_after_flush);
+    RUN(promise_7_hijack_fenced_at_every_timing);
+    RUN(promise_7_hijack_fenced_cut_at_every_byte);
+    RUN(promise_7_hijack_that_fails);
+    RUN(promise_7_hijack_stock_cut_at_every_byte);
+    RUN(promise_7_hijack_now_hands_over_what_was_not_sent);
+    RUN(promise_7_adopt_with_prefill);
+    RUN(promise_7_upgrade_and_back);
+    RUN(promise_8_who_speaks_first_and_how);
+    RUN(promise_8_ids_of_stock_peers);
+    RUN(statistics_add_up);
+    return check_report("loop");
 }

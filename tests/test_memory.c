@@ -22,7 +22,7 @@ enum { ECHO = 10, NOTE, LATER, MUTE, SWITCH, BULK, PLAIN = 20 };
 
 typedef struct side side;
 typedef struct world world;
-typedef struct parked { frisbee_origin origin; size_t length; uint8_t data[32]; } parked; // a deferred request
+typedef struct parked { frisbee_origin origin; size_t length; uint8_t data[64]; } parked; // a deferred request
 
 struct side {
     world *w;
@@ -151,14 +151,15 @@ static void handle(frisbee_pool *pool, const frisbee_packet *packet, void *user)
     case BULK: {
         static uint8_t bulk[70000];
         const uint8_t *data = (const uint8_t *)packet->data;
-        size_t length = (size_t)data[0] << 24 | (size_t)data[1] << 16 | (size_t)data[2] << 8 | data[3];
+        size_t length = packet->length < 4 ? 0 : (size_t)data[1] << 16 | (size_t)data[2] << 8 | data[3];
+        if (length > sizeof bulk) length = sizeof bulk;
         result = frisbee_reply(pool, &packet->from, bulk, length);
         break;
     }
     default: break;
     }
     if (result == FRISBEE_AGAIN) s->reply_again++;
-    CHECK(result == FRISBEE_OK || result == FRISBEE_AGAIN || result == FRISBEE_CLOSED || result == FRISBEE_HIJACKED || result == FRISBEE_NO_MEMORY);
+    CHECK(fine(result) || result == FRISBEE_AGAIN || result == FRISBEE_CLOSED || result == FRISBEE_HIJACKED);
 }
 
 static const frisbee_route routes[] = {
@@ -176,7 +177,7 @@ static void opened(frisbee_pool *pool, frisbee_conn conn, void *user) {
 
 static void packet_came(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
     side *s = (side *)user;
-    CHECK(pool == s->pool && packet->from.operation >= PLAIN);
+    CHECK(pool == s->pool && packet->from.operation > BULK);
     note(s, packet);
     if (s->on_request) s->on_request(s, packet);
 }
@@ -597,7 +598,7 @@ static void put_stream(mem_end *end, frisbee_wire wire, int ending) {
     mem_put_packet(end, wire, ECHO, 2, "two", 3);
     switch (ending) {
     case 1: mem_put(end, "\x00\x0F\x00\x01\x00\x0A\x00\x50\x00\x01", wire == FRISBEE_WIRE_V1 ? 10 : 0); break; // one byte above 5 MiB
-    case 2: mem_put(end, "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 8); break; // no magic, or 4 GiB
+    case 2: mem_put(end, "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 10); break; // no magic, or 4 GiB
     case 3: mem_put(end, "\x00\x0F\x00\x01\x00", 5); break; // and the end in the middle of a header
     default: break;
     }
@@ -655,7 +656,7 @@ static void answer_parked(side *s) { // one deferred request, any of them
     memcpy(&later, s->parked.data + which * sizeof later, sizeof later);
     result = frisbee_reply(s->pool, &later.origin, later.data, later.length);
     if (result == FRISBEE_AGAIN) return;
-    CHECK(result == FRISBEE_OK || result == FRISBEE_CLOSED || result == FRISBEE_HIJACKED);
+    CHECK(fine(result) || result == FRISBEE_CLOSED || result == FRISBEE_HIJACKED);
     if (result == FRISBEE_OK) CHECK(frisbee_reply(s->pool, &later.origin, later.data, later.length) != FRISBEE_OK);
     mem_drop(&s->parked, s->parked.length - count * sizeof later);
     memmove(s->parked.data + which * sizeof later, s->parked.data + (count - 1) * sizeof later, sizeof later);
@@ -755,7 +756,7 @@ static void promise_2_every_call_ends_in_exactly_one_on_reply(void) {
 // What became of each of three calls when so many bytes of their frames could leave before something ended them.
 static void promise_2_not_sent_and_unknown_are_exact(void) {
     enum { RESET, CLOSE, CANCEL, TIME_OUT, WAYS };
-    static const size_t sizes[] = {20, 20000}; // small ones are copied together, large ones are offered at once
+    static const size_t sizes[] = {20, 20000}; // small ones are copied together, large ones are written from where they are
     static uint8_t data[20000];
     int how, borrowed, i;
     size_t capacity, z, w1;
@@ -770,7 +771,7 @@ static void promise_2_not_sent_and_unknown_are_exact(void) {
                         size_t frame = sizes[z] + (w1 ? 10 : 8);
                         frisbee_packet packet;
                         ticket *t[3];
-                        int arrived = 0;
+                        bool arrived[3] = {false, false, false};
                         turns(w, 2);
                         raw_drain(s, wire);
                         s->end->out.capacity = capacity;
@@ -785,26 +786,72 @@ static void promise_2_not_sent_and_unknown_are_exact(void) {
                         else if (how == CANCEL)
                             for (i = 0; i < 3; i++) CHECK_EQ(frisbee_cancel(s->pool, t[i]->id), FRISBEE_OK);
                         turns(w, 8);
-                        for (i = 0; i < 3; i++) {
-                            bool sent = capacity > frame * (size_t)i;
-                            CHECK_EQ(t[i]->done, 1);
-                            CHECK_EQ(t[i]->sent, sent);
-                            CHECK_EQ(t[i]->result, how == CANCEL ? FRISBEE_CANCELLED : how == TIME_OUT ? FRISBEE_TIMED_OUT : sent ? FRISBEE_UNKNOWN : FRISBEE_NOT_SENT);
-                        }
                         if (how == CANCEL || how == TIME_OUT) { // what is left goes on; a struck call never does, one that began ends whole
                             s->end->out.capacity = SIZE_MAX;
                             CHECK_EQ(frisbee_send(s->pool, s->conn, PLAIN, 1, "x", 1), FRISBEE_OK);
                             turns(w, 3);
-                            for (i = 0; raw_next(s, wire, &packet) && packet.from.operation == ECHO; i++) {
-                                CHECK_EQ(packet.length, sizes[z]);
-                                CHECK_EQ(((const uint8_t *)packet.data)[0], i);
-                                arrived++;
+                            while (raw_next(s, wire, &packet) && packet.from.operation == ECHO) {
+                                CHECK(packet.length == sizes[z] && ((const uint8_t *)packet.data)[0] < 3);
+                                arrived[((const uint8_t *)packet.data)[0]] = true;
                             }
                             CHECK_EQ(packet.from.operation, PLAIN);
-                            CHECK_EQ(arrived, (int)((capacity + frame - 1) / frame < 3 ? (capacity + frame - 1) / frame : 3));
                         }
+                        for (i = 0; i < 3; i++) {
+                            bool left = capacity > frame * (size_t)i;
+                            CHECK_EQ(t[i]->done, 1);
+                            if (how == RESET || how == CLOSE) {
+                                CHECK_EQ(t[i]->sent, left);
+                                CHECK_EQ(t[i]->result, left ? FRISBEE_UNKNOWN : FRISBEE_NOT_SENT);
+                            } else { // bytes that the transport refused must come again: those frames may count as sent
+                                CHECK(t[i]->sent || !left);
+                                CHECK_EQ(t[i]->sent, arrived[i]);
+                                CHECK_EQ(t[i]->result, how == CANCEL ? FRISBEE_CANCELLED : FRISBEE_TIMED_OUT);
+                            }
+                        }
+                        CHECK_EQ(s->end->changed, 0);
                         world_end(w);
                     }
+}
+
+// Calls that were queued while the transport was blocked were never offered to it: given up, they are struck, and safe to repeat.
+static void promise_2_calls_given_up_in_the_queue_are_struck(void) {
+    int timed, blocked, borrowed, i;
+    for (timed = 0; timed < 2; timed++)
+        for (blocked = 0; blocked < 2; blocked++)
+            for (borrowed = 0; borrowed < 2; borrowed++) {
+                world *w = world_begin(1);
+                side *s = side_make(w);
+                frisbee_packet packet;
+                ticket *t[4];
+                mem_end *peer;
+                mem_pair(&w->net, &s->end, &peer);
+                s->end->wake_only = true;
+                w->desc.wire = FRISBEE_WIRE_V1;
+                CHECK_EQ(side_attach(s, 0, FRISBEE_CONNECTOR, NULL, 0), FRISBEE_OK);
+                turns(w, 2);
+                if (blocked) {
+                    s->end->out.capacity = 12;
+                    CHECK_EQ(frisbee_send(s->pool, s->conn, PLAIN, 1, "in the way", 10), FRISBEE_OK);
+                    turns(w, 2);
+                }
+                for (i = 0; i < 4; i++) CHECK_EQ(call_try(s, ECHO, "struck", 6, timed && i < 3 ? 5 : FRISBEE_NEVER, borrowed, &t[i]), FRISBEE_OK);
+                if (!timed)
+                    for (i = 0; i < 3; i++) CHECK_EQ(frisbee_cancel(s->pool, t[i]->id), FRISBEE_OK);
+                if (timed && !blocked) w->net.now_us += 20 * MS; // over before the turn that would have written them, which may well write them
+                turns(w, timed ? 8 : 2);
+                for (i = 0; i < 3; i++) {
+                    CHECK_EQ(t[i]->result, timed ? FRISBEE_TIMED_OUT : FRISBEE_CANCELLED);
+                    if (blocked) CHECK_EQ(t[i]->sent, false);
+                }
+                s->end->out.capacity = SIZE_MAX;
+                mem_wake(s->end);
+                turns(w, 3);
+                if (blocked) CHECK(raw_next(s, FRISBEE_WIRE_V1, &packet) && packet.from.operation == PLAIN && packet.length == 10);
+                for (i = 0; i < 4; i++) // and the fourth arrives, behind those that count as sent
+                    if (i == 3 || t[i]->sent) CHECK(raw_next(s, FRISBEE_WIRE_V1, &packet) && packet.from.operation == ECHO && packet.length == 6);
+                CHECK(!raw_next(s, FRISBEE_WIRE_V1, &packet) && s->end->changed == 0);
+                world_end(w);
+            }
 }
 
 static void promise_2_late_replies_meet_nobody(void) {
@@ -813,7 +860,7 @@ static void promise_2_late_replies_meet_nobody(void) {
     frisbee_packet packet;
     frisbee_stats stats;
     ticket *lost = call(s, MUTE, "lost", 4, 10), *cancelled;
-    uint16_t lost_id, cancelled_id, id, expected = 2;
+    int lost_id, cancelled_id, id;
     uint32_t n, i, wrong = 0;
     UNTIL(w, 20, lost->done);
     CHECK_EQ(lost->result, FRISBEE_TIMED_OUT);
@@ -828,14 +875,16 @@ static void promise_2_late_replies_meet_nobody(void) {
     CHECK_EQ(frisbee_cancel(s->pool, cancelled->id), FRISBEE_CLOSED);
     CHECK(raw_next(s, FRISBEE_WIRE_V0, &packet));
     cancelled_id = packet.from.id;
-    CHECK_EQ(cancelled_id, expected++);
+    CHECK_EQ(cancelled_id, 2);
+    id = 2;
     for (n = 0; n < 65536; n += 64) { // 65,536 more calls, and none takes an id whose reply can still come
         for (i = 0; i < 64; i++) call(s, MUTE, &n, sizeof n, FRISBEE_NEVER);
         turns(w, 1);
         for (i = 0; i < 64; i++) {
             CHECK(raw_next(s, FRISBEE_WIRE_V0, &packet));
-            wrong += packet.from.id == lost_id || packet.from.id == cancelled_id || packet.from.id != expected;
-            expected = expected == 57343 ? 3 : (uint16_t)(expected + 1); // oldest first
+            wrong += packet.from.id == lost_id || packet.from.id == cancelled_id || packet.from.id < 1 || packet.from.id > 57343;
+            wrong += packet.from.id <= id && packet.from.id > id - 50000; // oldest first: up, until they begin again
+            id = packet.from.id;
             mem_put_packet(s->end->peer, FRISBEE_WIRE_V0, MUTE, packet.from.id, packet.data, packet.length);
         }
         turns(w, 1);
@@ -847,8 +896,8 @@ static void promise_2_late_replies_meet_nobody(void) {
     CHECK_EQ(stats.lost_ids, 2);
     CHECK_EQ(stats.late_replies, 0);
     for (i = 0; i < 3; i++) call(s, MUTE, "?", 1, FRISBEE_NEVER); // and now the old replies, with calls in flight
-    mem_put_packet(s->end->peer, FRISBEE_WIRE_V0, MUTE, lost_id, "lost", 4);
-    mem_put_packet(s->end->peer, FRISBEE_WIRE_V0, MUTE, cancelled_id, "cancelled", 9);
+    mem_put_packet(s->end->peer, FRISBEE_WIRE_V0, MUTE, (unsigned)lost_id, "lost", 4);
+    mem_put_packet(s->end->peer, FRISBEE_WIRE_V0, MUTE, (unsigned)cancelled_id, "cancelled", 9);
     turns(w, 2);
     for (i = 1; i <= 3; i++) CHECK_EQ(tickets[ticket_count - i].done, 0);
     CHECK_EQ(frisbee_conn_stats(s->pool, s->conn, &stats), FRISBEE_OK);
@@ -864,7 +913,7 @@ static void promise_2_late_replies_meet_nobody(void) {
         turns(w, 1);
         if (!CHECK(raw_next(s, FRISBEE_WIRE_V0, &packet))) break;
         id = packet.from.id;
-        mem_put_packet(s->end->peer, FRISBEE_WIRE_V0, MUTE, id, "!", 1);
+        mem_put_packet(s->end->peer, FRISBEE_WIRE_V0, MUTE, (unsigned)id, "!", 1);
         turns(w, 1);
         CHECK_EQ(tickets[ticket_count].done, 1);
     }
@@ -1222,9 +1271,10 @@ static void promise_3_high_water_only_signals(void) {
 }
 
 // A peer that asks and does not read its answers is no longer served; the others are, and when it reads it gets them all, in order.
-static void promise_3_replies_above_high_water_pause_reading(void) {
+static void replies_above_high_water(bool woken) {
     world *w = world_begin(8);
     side *greedy, *honest;
+    mem_end *peer;
     frisbee_packet packet;
     uint8_t request[4] = {0, 0, 3, 0xE8}; // 1000
     size_t most = 0;
@@ -1232,8 +1282,11 @@ static void promise_3_replies_above_high_water_pause_reading(void) {
     w->desc.high_water = 10000;
     w->desc.queue_limit = 20000;
     w->desc.max_packet = 4000;
-    greedy = side_raw(w, FRISBEE_ACCEPTOR, FRISBEE_WIRE_V1);
     honest = side_raw(w, FRISBEE_ACCEPTOR, FRISBEE_WIRE_V1);
+    greedy = side_make(w);
+    mem_pair(&w->net, &greedy->end, &peer);
+    greedy->end->wake_only = woken;
+    CHECK_EQ(side_attach(greedy, 0, FRISBEE_ACCEPTOR, NULL, 0), FRISBEE_OK);
     turns(w, 1);
     greedy->end->out.capacity = 100;
     for (n = 0; n < 1000; n++) mem_put_packet(greedy->end->peer, FRISBEE_WIRE_V1, BULK, (unsigned)n, request, sizeof request);
@@ -1259,8 +1312,64 @@ static void promise_3_replies_above_high_water_pause_reading(void) {
     world_end(w);
 }
 
-// Bytes of calls never pause reading: two sides with full queues and a narrow network must not wait for each other.
-static void promise_3_two_busy_callers_do_not_stop_each_other(void) {
+static void promise_3_replies_above_high_water_pause_reading(void) {
+    replies_above_high_water(false);
+    replies_above_high_water(true);
+}
+
+static void promise_3_replies_have_room_behind_a_full_queue(void) {
+    static uint8_t data[1000];
+    world *w = world_begin(8);
+    side *s;
+    int n;
+    w->desc.high_water = 2000;
+    w->desc.queue_limit = 10000;
+    w->desc.max_packet = 2000;
+    s = side_raw(w, FRISBEE_ACCEPTOR, FRISBEE_WIRE_V1);
+    turns(w, 1);
+    s->end->out.capacity = 0;
+    while (frisbee_send(s->pool, s->conn, NOTE, 1, data, sizeof data) == FRISBEE_OK) {}
+    for (n = 0; n < 4; n++) mem_put_packet(s->end->peer, FRISBEE_WIRE_V1, ECHO, 1, data, 400);
+    turns(w, 2);
+    CHECK_EQ(s->noted, 4);
+    CHECK_EQ(s->reply_again, 0); // "AGAIN can come only if a single handler queues more than queue_limit - high_water"
+    world_end(w);
+}
+
+// Bytes of packets and calls never pause reading: two sides with full queues and a narrow network must not wait for each other.
+static void promise_3_two_busy_peers_do_not_stop_each_other(void) {
+    static uint8_t data[1000];
+    int seed;
+    for (seed = 1; seed <= 40; seed++) {
+        world *w = world_begin((uint64_t)seed);
+        int n, i;
+        uint32_t k;
+        world_pair(w);
+        w->desc.high_water = 2000;
+        w->desc.queue_limit = 20000;
+        w->desc.max_packet = 2000;
+        w->sides[0].end->out.capacity = w->sides[1].end->out.capacity = 200 + (size_t)seed * 50;
+        w->sides[0].end->wake_only = seed & 1;
+        w->sides[1].end->wake_only = seed & 2;
+        world_open(w);
+        for (n = 0; n < 200; n++) {
+            for (i = 0; i < 2; i++) {
+                side *s = &w->sides[i];
+                while (frisbee_send(s->pool, s->conn, NOTE, 1, data, 300 + mem_below(&w->net, 600)) == FRISBEE_OK) s->sent++;
+                if (n % 4 == 0) (void)call_try(s, ECHO, data, 9, FRISBEE_NEVER, false, NULL); // its reply is the last to come
+            }
+            turns(w, 1);
+        }
+        UNTIL(w, 5000, w->sides[0].noted >= w->sides[1].sent && w->sides[1].noted >= w->sides[0].sent && !frisbee_queued(w->sides[0].pool, w->sides[0].conn));
+        turns(w, 50);
+        for (k = 0; k < ticket_count; k++) CHECK(tickets[k].result == FRISBEE_OK && tickets[k].done);
+        CHECK(w->sides[0].sent > 100 && w->sides[1].sent > 100);
+        world_end(w);
+    }
+}
+
+// Both sides flood each other with calls, whose replies queue up behind the calls of the other. That may stall, but not for longer than write_ms.
+static void promise_2_mutual_floods_of_calls_end(void) {
     static uint8_t data[1000];
     int seed;
     for (seed = 1; seed <= 20; seed++) {
@@ -1271,18 +1380,17 @@ static void promise_3_two_busy_callers_do_not_stop_each_other(void) {
         w->desc.high_water = 2000;
         w->desc.queue_limit = 20000;
         w->desc.max_packet = 2000;
-        w->desc.call_ms = FRISBEE_NEVER;
+        w->desc.write_ms = 1000;
         w->sides[0].end->out.capacity = w->sides[1].end->out.capacity = 200 + (size_t)seed * 50;
         world_open(w);
         for (n = 0; n < 100; n++) {
             for (i = 0; i < 2; i++)
-                while (call_try(&w->sides[i], ECHO, data, 300 + mem_below(&w->net, 600), FRISBEE_NEVER, false, NULL) == FRISBEE_OK) {}
+                while (call_try(&w->sides[i], ECHO, data, 300 + mem_below(&w->net, 600), 3000, false, NULL) == FRISBEE_OK) {}
             turns(w, 1);
         }
-        UNTIL(w, 5000, !frisbee_queued(w->sides[0].pool, w->sides[0].conn) && !frisbee_queued(w->sides[1].pool, w->sides[1].conn));
-        turns(w, 50);
-        for (k = 0; k < ticket_count; k++) CHECK(tickets[k].result == FRISBEE_OK && tickets[k].done);
-        CHECK(ticket_count > 40 && !w->sides[0].reply_again && !w->sides[1].reply_again);
+        turns(w, 3100);
+        for (k = 0; k < ticket_count; k++) CHECK_EQ(tickets[k].done, 1);
+        CHECK(ticket_count > 40);
         world_end(w);
     }
 }
@@ -1409,10 +1517,10 @@ static void section_5_an_idle_connection_holds_no_buffers(void) {
     for (k = 1; k < 40; k++) all[k] = side_raw(w, FRISBEE_ACCEPTOR, FRISBEE_WIRE_V1);
     turns(w, 3);
     CHECK_EQ(frisbee_pool_stats(all[0]->pool, &now), FRISBEE_OK);
-    CHECK(now.memory - before.memory <= 39 * 256 + 16384); // and room for more connections
+    CHECK(now.memory - before.memory <= 39 * (256 + sizeof(frisbee_transport)) + 16384); // and room for more connections
     for (k = 0; k < 40; k++) {
         CHECK_EQ(frisbee_conn_stats(all[k]->pool, all[k]->conn, &now), FRISBEE_OK);
-        CHECK(now.memory <= 256);
+        CHECK(now.memory <= 256 + sizeof(frisbee_transport));
         all[k]->end->out.capacity = 1000;
         mem_put_packet(all[k]->end->peer, FRISBEE_WIRE_V1, ECHO, 1, data, sizeof data);
         mem_put(all[k]->end->peer, "\x00\x0F\x00", 3);
@@ -1427,7 +1535,7 @@ static void section_5_an_idle_connection_holds_no_buffers(void) {
     turns(w, 5);
     for (k = 0; k < 40; k++) {
         CHECK_EQ(frisbee_conn_stats(all[k]->pool, all[k]->conn, &now), FRISBEE_OK);
-        CHECK(now.memory <= 256 && all[k]->noted == 2);
+        CHECK(now.memory <= 256 + sizeof(frisbee_transport) && all[k]->noted == 2);
     }
     world_end(w);
 }
@@ -1564,18 +1672,24 @@ static void section_6_heartbeat(void) {
             turns(w, 2);
             raw_drain(s, v);
             CHECK_EQ(w->pings, !role); // one at open, by who connected
+            if (w->pings) mem_put_packet(s->end->peer, v, 1, 0, "", 0);
             w->pings = 0;
-            for (n = 0; n < 50; n++) mem_put_packet(s->end->peer, v, NOTE, 1, "", 0), turns(w, 50);
-            raw_drain(s, v);
-            CHECK_EQ(w->pings, 0); // only into silence
-            turns(w, 55);
-            raw_drain(s, v);
-            CHECK_EQ(w->pings, 1);
+            for (n = i = 0; n < 50; n++) { // a busy connection: a PING now and then, for the round trip, which is answered
+                mem_put_packet(s->end->peer, v, NOTE, 1, "", 0);
+                turns(w, 50);
+                raw_drain(s, v);
+                for (; i < w->pings; i++) mem_put_packet(s->end->peer, v, 1, 0, "", 0);
+            }
+            CHECK(w->pings <= 4);
+            turns(w, 2);
+            w->pings = 0;
+            for (n = 0; n < 110 && !w->pings; n++) turns(w, 1), raw_drain(s, v);
+            CHECK_EQ(w->pings, 1); // into silence
             turns(w, 7);
-            mem_put_packet(s->end->peer, v, 1, 0, "", 0); // seven milliseconds later, but the ping lay up to 5 ms
+            mem_put_packet(s->end->peer, v, 1, 0, "", 0); // seven milliseconds later
             turns(w, 2);
             CHECK_EQ(frisbee_conn_stats(s->pool, s->conn, &stats), FRISBEE_OK);
-            CHECK(stats.rtt_us >= 7000 && stats.rtt_us <= 15000);
+            CHECK(stats.rtt_us >= 7000 && stats.rtt_us <= 9000);
             for (n = 0; n < 40; n++) { // any byte is a sign of life: a packet that trickles
                 if (!n) mem_put(s->end->peer, "\x00\x0F\x00\x01\x00\x0B\x00\x00\x40\x00" + (wire ? 0 : 2), wire ? 10 : 8);
                 else mem_put(s->end->peer, "x", 1);
@@ -1918,12 +2032,13 @@ static void promise_7_now_hands_over_what_is_unsent_and_unread(void) {
     size_t capacity, cut, i;
     int borrowed;
     for (borrowed = 0; borrowed < 2; borrowed++)
-        for (capacity = 0; capacity <= 75; capacity++)
+        for (capacity = 0; capacity <= 80; capacity++)
             for (cut = 0; cut <= 60; cut += capacity % 15 ? 13 : 1) {
                 world *w = world_begin(cut);
                 side *s;
                 mem_bytes out, expected;
                 frisbee_span span;
+                ticket *t;
                 memset(&out, 0, sizeof out);
                 memset(&expected, 0, sizeof expected);
                 w->pool_desc.read_buffer = 4096;
@@ -1943,6 +2058,7 @@ static void promise_7_now_hands_over_what_is_unsent_and_unread(void) {
                 }
                 for (i = 0; i < 2; i++) mem_append(&expected, i ? "\x00\x0F\x00\x01\x00\x0B\x00\x00\x00\x05" "12345" : "\x00\x0F\x00\x00\x00\x0B\x00\x00\x00\x05" "12345", 15);
                 turns(w, 1);
+                t = call(s, MUTE, "told", 4, FRISBEE_NEVER);
                 s->end->peer->out.cut = cut;
                 mem_put_packet(s->end->peer, FRISBEE_WIRE_V1, NOTE, 5, "first", 5);
                 mem_put_packet(s->end->peer, FRISBEE_WIRE_V1, SWITCH, 5, "", 0);
@@ -1953,6 +2069,13 @@ static void promise_7_now_hands_over_what_is_unsent_and_unread(void) {
                 CHECK(s->raw_in.length == sizeof rest && !memcmp(s->raw_in.data, rest, sizeof rest));
                 mem_take(s->end->peer, &out, SIZE_MAX);
                 mem_append(&out, s->unsent.data, s->unsent.length);
+                if (CHECK(t->done && out.length == 74)) { // the call stands behind the first two; if it was "not sent", then as one that nobody heeds
+                    CHECK_EQ(out.data[30 + 5], t->sent ? MUTE : 1);
+                    CHECK_EQ(out.data[30 + 4], t->sent ? 0 : 0xFF);
+                    CHECK(t->sent || capacity <= 30); // never seen, if "not sent"
+                    memmove(out.data + 30, out.data + 44, 30);
+                    out.length = 60;
+                }
                 CHECK(mem_same(&out, &expected));
                 mem_free(&out);
                 mem_free(&expected);
@@ -2645,7 +2768,7 @@ static void section_3_half_close_in_each_state(void) {
                     turns(w, 3);
                     CHECK(s->closed && s->info.reason == FRISBEE_OK);
                 } else {
-                    if (listens && !s->closed) CHECK_EQ(frisbee_close(s->pool, s->conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK), turns(w, 3);
+                    if (listens && !s->closed && state != WIRE_UNTOLD) CHECK_EQ(frisbee_close(s->pool, s->conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK), turns(w, 3);
                     CHECK_EQ(s->closed, 1);
                     CHECK(state != WIRE_UNTOLD || (!s->opened && !s->ended));
                     if (state == FLUSHING) CHECK_EQ(s->info.reason, FRISBEE_OK);
@@ -2662,9 +2785,11 @@ static void section_3_finish_sends_nothing_more_and_still_reads(void) {
     int blocked;
     for (blocked = 0; blocked < 2; blocked++) {
         world *w = world_begin(1);
-        side *s = side_raw(w, FRISBEE_ACCEPTOR, FRISBEE_WIRE_V1);
         frisbee_packet packet;
         ticket *t;
+        side *s;
+        if (blocked) w->desc.events = &events_without_end;
+        s = side_raw(w, FRISBEE_ACCEPTOR, FRISBEE_WIRE_V1);
         turns(w, 1);
         t = call(s, MUTE, "", 0, FRISBEE_NEVER);
         CHECK_EQ(frisbee_send(s->pool, s->conn, NOTE, 1, "before", 6), FRISBEE_OK);
@@ -2683,6 +2808,8 @@ static void section_3_finish_sends_nothing_more_and_still_reads(void) {
         CHECK(t->result == FRISBEE_OK && s->noted == 1 && !s->closed);
         half_close(s);
         turns(w, 5);
+        CHECK(s->closed == blocked && s->ended == !blocked);
+        if (!s->closed) CHECK_EQ(frisbee_close(s->pool, s->conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK), turns(w, 3); // who listens for the end says when
         CHECK_EQ(s->closed, 1);
         world_end(w);
     }
@@ -2712,7 +2839,7 @@ static void section_3_close_flushes_and_lingers(void) {
             CHECK_EQ(frisbee_close(s->pool, s->conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
             CHECK_EQ(frisbee_send(s->pool, s->conn, NOTE, 1, "", 0), FRISBEE_CLOSED);
             CHECK_EQ(call_try(s, NOTE, "", 0, 0, false, NULL), FRISBEE_CLOSED);
-            mem_put_packet(peer, FRISBEE_WIRE_V1, NOTE, 1, "nobody is called any more", 25);
+            if (!no_finish) mem_put_packet(peer, FRISBEE_WIRE_V1, NOTE, 1, "nobody is called any more", 25);
             turns(w, 3);
             if (how == 3) {
                 CHECK_EQ(frisbee_close(s->pool, s->conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
@@ -2730,7 +2857,7 @@ static void section_3_close_flushes_and_lingers(void) {
                     (void)mem_peek(peer, &length);
                     got += length;
                     mem_take(peer, NULL, length);
-                    mem_put(peer, "more and more", 13);
+                    if (!no_finish) mem_put(peer, "more and more", 13); // who closes with input unread resets
                     turns(w, 1);
                 }
                 CHECK_EQ(got, 10 + 3 * 3010);
@@ -3151,7 +3278,7 @@ static void destroy_with_everything_in_flight(void) {
             for (k = 0; k < 9; k++)
                 for (n = 0; n < 4 && k != 7; n++) {
                     CHECK_EQ(call_try(s[k], MUTE, data, n & 2 ? sizeof data : 9, FRISBEE_NEVER, n & 1, NULL), FRISBEE_OK);
-                    mem_put_packet(s[k]->end->peer, FRISBEE_WIRE_V1, LATER, (unsigned)n, "", 0);
+                    if (k != 3) mem_put_packet(s[k]->end->peer, FRISBEE_WIRE_V1, LATER, (unsigned)n, "", 0); // (raw bytes to the hijack below)
                 }
             for (n = 0; n < 3; n++) {
                 loan *l = (loan *)calloc(1, sizeof *l);
@@ -3299,6 +3426,7 @@ int main(int argc, char **argv) {
     RUN(promise_1_whole_is_chopped);
     RUN(promise_2_every_call_ends_in_exactly_one_on_reply);
     RUN(promise_2_not_sent_and_unknown_are_exact);
+    RUN(promise_2_calls_given_up_in_the_queue_are_struck);
     RUN(promise_2_late_replies_meet_nobody);
     RUN(promise_2_no_id_is_used_twice_and_then_exhausted);
     RUN(section_6_calls_time_out_when_they_should);
@@ -3309,7 +3437,9 @@ int main(int argc, char **argv) {
     RUN(promise_3_queue_limit_and_on_writable);
     RUN(promise_3_high_water_only_signals);
     RUN(promise_3_replies_above_high_water_pause_reading);
-    RUN(promise_3_two_busy_callers_do_not_stop_each_other);
+    RUN(promise_3_replies_have_room_behind_a_full_queue);
+    RUN(promise_3_two_busy_peers_do_not_stop_each_other);
+    RUN(promise_2_mutual_floods_of_calls_end);
     RUN(promise_3_max_deferred_max_calls_max_conns);
     RUN(promise_3_claims_of_length_are_not_trusted);
     RUN(promise_3_max_memory_answers_senders);

@@ -117,6 +117,7 @@ static void report(const struct session *s, bool ok, const char *format, ...) {
 
 // A step that cannot go wrong did: the session ends here.
 static void give_up(struct session *s, const char *what, frisbee_result result) {
+    if (s->finished) return;
     report(s, false, "%s: %s", what, frisbee_result_string(result));
     s->finished = true;
 }

@@ -9,6 +9,7 @@
 set -u
 cd "$(dirname "$0")" || exit 1
 build=../../build/interop
+run=$build/run.$$ # logs and addresses of this run; stays if something failed
 expected=52 # checks that the peers print; one that is not reached counts as failed
 passed=0
 failed=0
@@ -18,8 +19,9 @@ trap 'exit 1' INT TERM
 
 finish() {
     echo "interop: $passed passed, $failed failed"
-    [ "$failed" -eq 0 ]
-    exit
+    [ "$failed" -eq 0 ] || exit 1
+    rm -rf "$run"
+    exit 0
 }
 
 check() { # status, what: one more check
@@ -33,7 +35,7 @@ check() { # status, what: one more check
 }
 
 start() { # log, command...: runs it in the background; its process is $!
-    log=$build/$1.log
+    log=$run/$1.log
     shift
     "$@" >"$log" 2>&1 &
     pids="$pids $!"
@@ -61,8 +63,7 @@ if ! command -v go >/dev/null 2>&1; then
     exit 0
 fi
 
-mkdir -p "$build" || exit 1
-rm -f "$build"/*.log "$build"/*.address
+mkdir -p "$run" || exit 1
 
 left=400
 compile() { # name, command...
@@ -71,7 +72,7 @@ compile() { # name, command...
     start "$name" "$@"
     await $!
     status=$?
-    [ $status -eq 0 ] || cat "$build/$name.log"
+    [ $status -eq 0 ] || cat "$run/$name.log"
     check $status "builds: $name"
 }
 compile frisbee_peer "${CC:-cc}" -std=c99 ${CFLAGS:--O2 -g -Wall -Wextra} -o "$build/frisbee_peer" frisbee_peer.c -pthread
@@ -79,24 +80,24 @@ compile peer_v0 env CGO_ENABLED=0 go build -buildvcs=false -modfile=v010.mod -o 
 compile peer_v1 env CGO_ENABLED=0 go build -buildvcs=false -modfile=go.mod -o "$build/peer_v1" peer.go
 [ "$failed" -eq 0 ] || finish
 
-start c_server "$build/frisbee_peer" server "$build/c.address"
+start c_server "$build/frisbee_peer" server "$run/c.address"
 c_server=$!
-start go_server_v0 "$build/peer_v0" server "$build/v0.address"
+start go_server_v0 "$build/peer_v0" server "$run/v0.address"
 go_server_v0=$!
-start go_server_v1 "$build/peer_v1" server "$build/v1.address"
+start go_server_v1 "$build/peer_v1" server "$run/v1.address"
 go_server_v1=$!
 tries=20
-until [ -f "$build/c.address" ] && [ -f "$build/v0.address" ] && [ -f "$build/v1.address" ] || [ $tries -eq 0 ]; do
+until [ -f "$run/c.address" ] && [ -f "$run/v0.address" ] && [ -f "$run/v1.address" ] || [ $tries -eq 0 ]; do
     sleep 1
     tries=$((tries - 1))
 done
-start go_client_v0 "$build/peer_v0" client "$build/c.address"
+start go_client_v0 "$build/peer_v0" client "$run/c.address"
 go_client_v0=$!
-start go_client_v1 "$build/peer_v1" client "$build/c.address"
+start go_client_v1 "$build/peer_v1" client "$run/c.address"
 go_client_v1=$!
-start c_client_v0 "$build/frisbee_peer" client "$build/v0.address" v0 v0.10.2
+start c_client_v0 "$build/frisbee_peer" client "$run/v0.address" v0 v0.10.2
 c_client_v0=$!
-start c_client_v1 "$build/frisbee_peer" client "$build/v1.address" v1 v0.11.0
+start c_client_v1 "$build/frisbee_peer" client "$run/v1.address" v1 v0.11.0
 c_client_v1=$!
 
 left=120
@@ -104,9 +105,9 @@ seen=0
 for name in c_server go_client_v0 go_client_v1 c_client_v0 go_server_v0 c_client_v1 go_server_v1; do
     eval "await \$$name"
     status=$?
-    cat "$build/$name.log"
-    good=$(grep -c '^ok ' "$build/$name.log")
-    bad=$(grep -c '^FAIL ' "$build/$name.log")
+    cat "$run/$name.log"
+    good=$(grep -c '^ok ' "$run/$name.log")
+    bad=$(grep -c '^FAIL ' "$run/$name.log")
     passed=$((passed + good))
     failed=$((failed + bad))
     seen=$((seen + good + bad))
