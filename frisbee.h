@@ -96,10 +96,10 @@
     Everything that grows has a limit in a description and an answer when it is reached:
         packet       max_packet: TOO_LARGE to the sender here; a peer's longer packet closes its connection
         queue        queue_limit: AGAIN, and on_writable when there is room again; high_water only signals
-        replies      while more than high_water bytes of replies wait, that connection is not read: a peer that does not read its
-                     answers stops being served, and nobody else notices. They count for a queue_limit of their own, so that calls
-                     cannot crowd them out. (Two peers that call each other stop each other if the replies of both exceed high_water
-                     while neither can write; write_ms ends that. Keep calls in flight times the size of a reply below it.)
+        replies      while more than high_water bytes of replies wait (on the side that connected: queue_limit - high_water), the
+                     connection is not read: a peer that does not read its answers stops being served, and nobody else notices.
+                     Replies have a queue_limit of their own (twice that on the side that connected), so that calls cannot crowd them
+                     out; in a fixed block there is one for both
         calls        max_calls, and the ids (section 7): EXHAUSTED        deferred replies    max_deferred: AGAIN
         connections  max_conns: the listener leaves them in the backlog; connect, adopt, attach answer EXHAUSTED
         memory       max_memory of the pool: NO_MEMORY to senders; a connection whose input cannot be kept is closed, alone
@@ -300,7 +300,7 @@ FRISBEE_API frisbee_result frisbee_decode(frisbee_wire wire, const void *data, s
 FRISBEE_API size_t frisbee_encode(frisbee_wire wire, const frisbee_packet *packet, uint8_t header[FRISBEE_WIRE_HEADER_MAX]);
 
 // Tells the wire by the first bytes that a peer sends. OK: `*wire` is V0 or V1. AGAIN: at most 8 bytes are needed. MALFORMED: neither
-// (also a TLS greeting). max_packet as above: how long a first packet may be.
+// (also a TLS greeting). max_packet above FRISBEE_PACKET_MAX: longer first packets make sense, too.
 FRISBEE_API frisbee_result frisbee_sniff(const void *data, size_t length, size_t max_packet, frisbee_wire *wire);
 
 // >>transports and protocols: bring your own
@@ -735,6 +735,7 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -821,6 +822,9 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 #ifndef FRISBEE_SYS_WRITE
 #define FRISBEE_SYS_WRITE write
 #endif
+#ifndef FRISBEE_SYS_STAT
+#define FRISBEE_SYS_STAT lstat
+#endif
 #ifndef FRISBEE_SYS_UNLINK
 #define FRISBEE_SYS_UNLINK unlink
 #endif
@@ -894,7 +898,8 @@ enum {
     FRISBEEI_SMALL = 1024,              // bytes in a small input buffer
     FRISBEEI_SPARE_CHUNKS = 2,          // large pieces of queue kept for the next turn
     FRISBEEI_SPARE_SMALLS = 8,          // small input buffers kept for the next partial packet
-    FRISBEEI_MANY_CHUNKS = 32,          // more large pieces than this in use: new ones begin small
+    FRISBEEI_MANY_CHUNKS = 2,           // so many large pieces are in use: other queues begin with a small one
+    FRISBEEI_SMALL_CHUNK = 2048,
     FRISBEEI_FIXED_BORROWED = 4,        // borrowed pieces a connection may queue in a fixed block
     FRISBEEI_FIXED_HANDLERS = 32,       // slots of frisbee_on's table in a fixed block
     FRISBEEI_CONTROL_ROOM = 32,         // bytes above queue_limit for PING, PONG and FENCE
@@ -1094,7 +1099,7 @@ typedef struct frisbeei_on { // pool-wide handlers, an open hash
 } frisbeei_on;
 
 struct frisbee_remote {
-    frisbee_task *tasks; // newest first; FRISBEEI_GONE when the pool is destroyed
+    frisbee_task *tasks; // newest first; frisbeei_gone when the pool is destroyed
     int references;
     int stop;
     int pipe[2];
@@ -1167,8 +1172,6 @@ struct frisbee_pool {
 };
 
 #define FRISBEEI_NO_TIME INT64_MAX
-static frisbee_task frisbeei_gone; // its address marks the end of a pool in frisbee_remote.tasks
-#define FRISBEEI_GONE (&frisbeei_gone)
 
 static void frisbeei_fail(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason, int system_error);
 static void frisbeei_interest(frisbee_pool *pool, frisbeei_conn *conn);
@@ -1668,9 +1671,9 @@ static FRISBEEI_COLD uint8_t *frisbeei_room_slow(frisbee_pool *pool, frisbeei_co
     frisbeei_chunk *chunk;
     size_t room = pool->chunk_bytes;
     if (pool->fixed) return frisbeei_room_fixed(pool, conn, size);
+    if (!conn->out_tail && pool->large_chunks >= FRISBEEI_MANY_CHUNKS) // a broadcast to thousands must not take a large chunk for each
+        room = FRISBEEI_SMALL_CHUNK - sizeof(frisbeei_chunk);
     if (size > room) room = size;
-    else if (pool->large_chunks >= FRISBEEI_MANY_CHUNKS) // a broadcast to thousands must not take a large chunk for each
-        room = size > 2048 ? size : 2048 - sizeof(frisbeei_chunk);
     chunk = frisbeei_chunk_new(pool, room);
     if (!chunk) return NULL;
     frisbeei_chunk_append(conn, chunk);
@@ -1693,9 +1696,17 @@ static size_t frisbeei_replies(const frisbeei_conn *conn) {
     return sum;
 }
 
+// How many bytes of replies may wait before the connection is not read. Were it the same on both sides, two peers that call each other could
+// stop each other for good; so the side that connected, to a server of its choice, goes on until its replies come near their limit.
+static size_t frisbeei_replies_high(const frisbeei_conn *conn) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    const size_t most = desc->queue_limit - desc->high_water;
+    return conn->flags & FRISBEEI_ACCEPTED || most < desc->high_water ? desc->high_water : most;
+}
+
 static FRISBEEI_COLD void frisbeei_high(frisbee_pool *pool, frisbeei_conn *conn, bool reply) {
     conn->flags |= FRISBEEI_WANT_WRITABLE;
-    if (!reply || conn->flags & FRISBEEI_REPLIES_FULL || frisbeei_replies(conn) <= conn->profile->desc.high_water) return;
+    if (!reply || conn->flags & FRISBEEI_REPLIES_FULL || frisbeei_replies(conn) <= frisbeei_replies_high(conn)) return;
     conn->flags |= FRISBEEI_REPLIES_FULL;
     if (pool->current == conn) pool->stop = true;
     frisbeei_interest(pool, conn);
@@ -1713,9 +1724,12 @@ static void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size_t size
     if (!FRISBEEI_LIKELY(conn->queued <= conn->profile->desc.high_water)) frisbeei_high(pool, conn, reply);
 }
 
-// Replies have a queue_limit of their own, so that a program's calls cannot crowd out its answers.
-static bool frisbeei_reply_fits(const frisbeei_conn *conn, size_t size, bool reply) {
-    return reply && frisbeei_replies(conn) + size <= conn->profile->desc.queue_limit;
+// Would so many bytes more pass queue_limit? Replies have one of their own, so that what a program sends cannot crowd out its answers; a
+// fixed block has room for one.
+static bool frisbeei_over(const frisbee_pool *pool, const frisbeei_conn *conn, size_t size, bool reply) {
+    const size_t limit = conn->profile->desc.queue_limit;
+    if (FRISBEEI_LIKELY(conn->queued + size <= limit)) return false;
+    return !reply || pool->fixed || frisbeei_replies(conn) + size > frisbeei_replies_high(conn) + limit - conn->profile->desc.high_water;
 }
 
 static frisbee_result frisbeei_full(frisbeei_conn *conn) {
@@ -2263,7 +2277,7 @@ static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
         conn->flags &= ~(uint32_t)FRISBEEI_WANT_WRITABLE;
         if (desc->events && desc->events->on_writable) frisbeei_work(pool, conn, FRISBEEI_WORK_WRITABLE);
     }
-    if (conn->flags & FRISBEEI_REPLIES_FULL && frisbeei_replies(conn) <= desc->low_water) {
+    if (conn->flags & FRISBEEI_REPLIES_FULL && frisbeei_replies(conn) <= frisbeei_replies_high(conn) / 4) {
         conn->flags &= ~(uint32_t)FRISBEEI_REPLIES_FULL;
         conn->heard = pool->tick;
         frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
@@ -2363,7 +2377,7 @@ static frisbee_result frisbeei_queue_copy(frisbee_pool *pool, frisbeei_conn *con
     const size_t size = conn->header + length;
     frisbee_result result = FRISBEE_OK;
     uint8_t *at;
-    if (!FRISBEEI_LIKELY(conn->queued + size <= conn->profile->desc.queue_limit) && !frisbeei_reply_fits(conn, size, reply)) return frisbeei_full(conn);
+    if (frisbeei_over(pool, conn, size, reply)) return frisbeei_full(conn);
     at = conn->out_tail && conn->out_tail->room - conn->out_tail->end >= size ? conn->out_tail->data + conn->out_tail->end : NULL;
     if (length >= FRISBEEI_LARGE && !conn->io && !pool->fixed && conn->state == FRISBEEI_OPEN && !(conn->flags & FRISBEEI_BLOCKED) &&
         !(at && at + conn->header == (const uint8_t *)data)) {
@@ -2415,7 +2429,7 @@ static frisbee_result frisbeei_queue_borrowed(frisbee_pool *pool, frisbeei_conn 
     frisbeei_chunk *first = NULL, *last = NULL;
     const frisbee_span nothing = {NULL, 0};
     size_t i;
-    if (conn->queued + header + length > conn->profile->desc.queue_limit && !frisbeei_reply_fits(conn, header + length, reply)) return frisbeei_full(conn);
+    if (frisbeei_over(pool, conn, header + length, reply)) return frisbeei_full(conn);
     if (pool->fixed && frisbeei_borrowed(conn) + (count ? count : 1) > FRISBEEI_FIXED_BORROWED) return frisbeei_full(conn);
     for (i = 0; i < count || i == 0; i++) {
         frisbeei_chunk *chunk = frisbeei_borrow(pool, count ? spans[i] : nothing);
@@ -3172,14 +3186,15 @@ static void frisbeei_ended(frisbee_pool *pool, frisbeei_conn *conn) {
 static void frisbeei_read(frisbee_pool *pool, frisbeei_conn *conn) {
     int rounds = conn->io ? FRISBEEI_ROUNDS : 1;
     while (rounds-- > 0 && frisbeei_may_read(conn) && !(conn->flags & FRISBEEI_STASHED && conn->state == FRISBEEI_OPEN && !frisbeei_handing(conn))) {
-        size_t own = 0, done;
+        size_t own = 0, room = pool->desc.read_buffer, done;
         frisbee_result result;
         if (conn->in_size && conn->state == FRISBEEI_OPEN && frisbeei_is_packets(conn) && !frisbeei_handing(conn)) { // the rest goes to its place
             const size_t total = frisbeei_in_total(pool, conn);
             if (total == 0 || !frisbeei_in_trust(pool, conn, total)) return;
             own = frisbeei_least(total, conn->in_room) - conn->in_size;
-        }
-        result = frisbeei_io_read(conn, own ? conn->in + conn->in_size : NULL, own, pool->read_buffer, pool->desc.read_buffer, &done);
+        } else if (pool->fixed && conn->in_size) room = conn->in_room - conn->in_size; // all of it may have to be kept
+        if (room == 0) break;
+        result = frisbeei_io_read(conn, own ? conn->in + conn->in_size : NULL, own, pool->read_buffer, room, &done);
         if (result == FRISBEE_OK && done > 0) {
             const size_t kept = frisbeei_least(own, done);
             conn->bytes_in += done;
@@ -4137,6 +4152,9 @@ static void frisbeei_expire_all(frisbee_pool *pool) {
 
 // >>remote: the pool as other threads see it: a stack of tasks that anybody may push to and only the pool takes, whole
 
+// In place of a list: the pool is destroyed. No task can lie where the remote lies.
+static frisbee_task *frisbeei_gone(frisbee_remote *remote) { return (frisbee_task *)(void *)remote; }
+
 static void frisbeei_remote_ring(frisbee_remote *remote) {
 #if FRISBEEI_SOCKETS
     const int error = errno; // signal handlers ring as well
@@ -4152,7 +4170,7 @@ FRISBEE_API frisbee_result frisbee_remote_post(frisbee_remote *remote, frisbee_t
     if (!remote || !task || !task->run) return FRISBEE_INVALID;
     head = FRISBEEI_LOAD(&remote->tasks);
     do {
-        if (head == FRISBEEI_GONE) return FRISBEE_CLOSED;
+        if (head == frisbeei_gone(remote)) return FRISBEE_CLOSED;
         task->next = head;
     } while (!FRISBEEI_REPLACE(&remote->tasks, &head, task));
     if (!head) frisbeei_remote_ring(remote);
@@ -4218,8 +4236,8 @@ static void frisbeei_run_tasks(frisbee_pool *pool, bool last) {
     if (!pool->remote) return;
     if (FRISBEEI_EXCHANGE(&pool->remote->stop, 0)) pool->stop_run = true;
     if (!last && !FRISBEEI_LOAD(&pool->remote->tasks)) return;
-    task = FRISBEEI_EXCHANGE(&pool->remote->tasks, last ? FRISBEEI_GONE : (frisbee_task *)NULL);
-    for (; task && task != FRISBEEI_GONE; task = next) {
+    task = FRISBEEI_EXCHANGE(&pool->remote->tasks, last ? frisbeei_gone(pool->remote) : (frisbee_task *)NULL);
+    for (; task && task != frisbeei_gone(pool->remote); task = next) {
         next = task->next;
         task->next = first;
         first = task;
@@ -4273,7 +4291,10 @@ static void frisbeei_run_events(frisbee_pool *pool) {
         const frisbeei_event event = frisbeei_poller_event(pool, i);
         if (event.token >> 32) {
             frisbeei_conn *conn = frisbeei_find(pool, event.token); // gone, if a callback of this batch closed it
-            if (conn) frisbeei_try(pool, conn, event.ready);
+            if (!conn) continue;
+            frisbeei_try(pool, conn, event.ready);
+            // who answers only his peer is flushed while his queue is in the cache; output for several waits for the end of the turn
+            if (pool->dirty_tail == (uint32_t)event.token && pool->dirty_head == pool->dirty_tail) frisbeei_flush_all(pool);
         } else if (event.token == FRISBEEI_TOKEN_WAKE) frisbeei_remote_drain(pool);
         else frisbeei_accept(pool, (uint32_t)(event.token - FRISBEEI_TOKEN_LISTENER));
     }
@@ -4572,22 +4593,26 @@ static bool frisbeei_on_grow(frisbee_pool *pool) {
     const uint32_t slots = pool->fixed ? (uint32_t)FRISBEEI_FIXED_HANDLERS : pool->handlers ? (pool->handler_mask + 1) * 2 : 16;
     frisbeei_on *old = pool->handlers, *grown;
     const uint32_t old_slots = old ? pool->handler_mask + 1 : 0;
-    uint32_t i, at;
-    if (pool->fixed && old) return false;
-    grown = (frisbeei_on *)frisbeei_allocate(pool, slots * sizeof *grown);
+    frisbeei_on kept[FRISBEEI_FIXED_HANDLERS];
+    uint32_t i, at, count = 0;
+    if (pool->fixed && old) { // in place: only the removed ones go
+        memcpy(kept, old, sizeof kept);
+        grown = old;
+        old = kept;
+    } else grown = (frisbeei_on *)frisbeei_allocate(pool, slots * sizeof *grown);
     if (!grown) return false;
     memset(grown, 0, slots * sizeof *grown);
     for (i = 0; i < old_slots; i++) {
         if (!old[i].key || !old[i].handler) continue;
         for (at = ((old[i].key - 1) * 0x9E3779B1u >> 16) & (slots - 1); grown[at].key; at = (at + 1) & (slots - 1)) {}
         grown[at] = old[i];
+        count++;
     }
-    frisbeei_give_back(pool, old, old_slots * sizeof *old);
+    if (old != kept) frisbeei_give_back(pool, old, old_slots * sizeof *old);
     pool->handlers = grown;
     pool->handler_mask = slots - 1;
-    pool->handler_count = 0;
-    for (i = 0; i < slots; i++) pool->handler_count += grown[i].key != 0;
-    return true;
+    pool->handler_count = count;
+    return count * 4 <= pool->handler_mask * 3;
 }
 
 FRISBEE_API frisbee_result frisbee_on(frisbee_pool *pool, uint16_t operation, frisbee_handler handler, void *user) {
@@ -4808,8 +4833,11 @@ static int frisbeei_listen_socket(const frisbeei_address *address, bool dual, in
 
 // A socket file without a listener behind it is left over from a process that died.
 static bool frisbeei_unix_dead(const frisbeei_address *address) {
-    const int fd = FRISBEE_SYS_SOCKET(AF_UNIX, SOCK_STREAM, 0);
+    struct stat status;
     bool dead;
+    int fd;
+    if (FRISBEE_SYS_STAT(address->to.local.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return false; // somebody's file
+    fd = FRISBEE_SYS_SOCKET(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0) return false;
     dead = frisbeei_fd_prepare(fd) && FRISBEE_SYS_CONNECT(fd, &address->to.any, address->length) != 0 && errno == ECONNREFUSED;
     (void)FRISBEE_SYS_CLOSE(fd);
@@ -5370,7 +5398,7 @@ static bool frisbeei_check_conn(const frisbee_pool *pool, frisbeei_conn *conn) {
     }
     if (queued != conn->queued || (!conn->out_head && conn->out_tail)) return false;
     if (conn->in_size > conn->in_room || (conn->in_room && !conn->in)) return false;
-    if (conn->queued > 2 * conn->profile->desc.queue_limit + FRISBEEI_CONTROL_ROOM) return false; // calls and replies
+    if (conn->queued > 3 * conn->profile->desc.queue_limit + FRISBEEI_CONTROL_ROOM) return false; // calls, and a connector's replies
     for (i = 0; conn->calls && i <= conn->calls->mask; i++) {
         const frisbeei_call *call = &conn->calls->slots[i];
         live += call->state == FRISBEEI_CALL_LIVE || call->state == FRISBEEI_CALL_CANCELLED;

@@ -9,7 +9,8 @@ trap 'test -z "$server" || kill -9 "$server" 2>/dev/null; rm -rf "$work"' EXIT
 passed=0 failed=0
 
 pair() {
-    "$directory/echo_server" "$1" >"$work/server" 2>&1 &
+    : >"$work/server" # here, not in the background: the last server's address must not be read again
+    "$directory/echo_server" "$1" >>"$work/server" 2>&1 &
     server=$!
     waited=0 address=
     while test -z "$address" && test "$waited" -lt 10; do

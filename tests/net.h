@@ -200,7 +200,7 @@ static MAYBE_UNUSED void turn(int32_t wait_ms) {
             live[i] = NULL;
             continue;
         }
-        frisbeei_check(pool);
+        CHECK(frisbeei_check(pool));
     }
     if (last < 0 && wait_ms > 0) sleep_ms(1);
 }

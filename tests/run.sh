@@ -44,11 +44,13 @@ while test $# -gt 0; do
     command=$1
     shift
 
+    began=$(date +%s)
     (limited $command) </dev/null >"$log" 2>&1 & # words are split on purpose
     child=$!
     wait "$child"
     status=$?
     child=
+    took=$(($(date +%s) - began))
 
     sums=$(sed -n 's|^[A-Za-z0-9_./ +-]*: \([0-9][0-9]*\) passed, \([0-9][0-9]*\) failed$|\1 \2|p' "$log" |
         awk '{ p += $1; f += $2; lines++ } END { print p + 0, f + 0, lines + 0 }')
@@ -73,10 +75,10 @@ while test $# -gt 0; do
     passed=$((passed + p)) failed=$((failed + f))
 
     if test "$f" -eq 0; then
-        printf 'ok      %-44s %5d passed\n' "$command" "$p"
+        printf 'ok      %-44s %4d s %5d passed\n' "$command" "$took" "$p"
         if test -n "$verbose"; then cat "$log"; else grep '^skip' "$log"; fi
     else
-        printf 'FAILED  %-44s %5d passed, %d failed%s\n' "$command" "$p" "$f" "${why:+: $why}"
+        printf 'FAILED  %-44s %4d s %5d passed, %d failed%s\n' "$command" "$took" "$p" "$f" "${why:+: $why}"
         if test -n "$verbose"; then cat "$log"; else tail -n 200 "$log" | sed 's/^/    /'; fi
     fi
 done
