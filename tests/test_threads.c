@@ -1,0 +1,260 @@
+// test_threads.c - pools on threads of their own, and threads that post to them: tasks both ways, stop, sockets that move from pool to pool, and
+// posting that races with destroying. Meant for ThreadSanitizer; without it, the counts still have to be right. Checks are made by the main
+// thread, when the others have ended; what they share is guarded by one mutex, so that no race of the test's own hides one of the library's.
+#ifndef FRISBEE_CHECK
+#define FRISBEE_CHECK
+#endif
+#define FRISBEE_IMPLEMENTATION
+#include "../frisbee.h"
+#include "net.h"
+#include <pthread.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static void add(int *counter, int amount) {
+    pthread_mutex_lock(&mutex);
+    *counter += amount;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mutex);
+}
+
+// Waits until a counter that others add to has reached its value.
+static int reached(const int *counter, int value) {
+    struct timespec until;
+    int got;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    pthread_mutex_lock(&mutex);
+    while (*counter < value && pthread_cond_timedwait(&changed, &mutex, &until) == 0) {}
+    got = *counter;
+    pthread_mutex_unlock(&mutex);
+    return got;
+}
+
+// >>workers: a pool and the thread that runs it, until it is stopped or destroys it
+
+struct worker {
+    pthread_t thread;
+    frisbee_pool *pool;
+    frisbee_remote *remote;
+    struct worker *peer;
+    int index, ready, failures;
+    frisbee_result ran; // what frisbee_run answered
+    bool keep;          // the pool is left to the main thread
+};
+
+static void *work(void *argument) {
+    struct worker *w = (struct worker *)argument;
+    frisbee_result result;
+    if (!w->pool) result = frisbee_pool_create(NULL, &w->pool);
+    else result = FRISBEE_OK;
+    if (result == FRISBEE_OK) w->remote = frisbee_remote_retain(w->pool);
+    add(&w->ready, 1);
+    if (result != FRISBEE_OK || !w->remote) {
+        w->failures++;
+        return NULL;
+    }
+    w->ran = frisbee_run(w->pool);
+    if (w->ran != FRISBEE_DESTROYED && !w->keep) frisbee_pool_destroy(w->pool);
+    return NULL;
+}
+
+static void start_worker(struct worker *w, int index) {
+    memset(w, 0, sizeof *w);
+    w->index = index;
+    CHECK_EQ(pthread_create(&w->thread, NULL, work, w), 0);
+    CHECK_EQ(reached(&w->ready, 1), 1);
+    CHECK(w->remote != NULL);
+}
+
+static void end_worker(struct worker *w) { // it has been told to stop, or stops itself
+    CHECK_EQ(pthread_join(w->thread, NULL), 0);
+    CHECK_EQ(w->failures, 0);
+    frisbee_remote_release(w->remote);
+}
+
+// >>two pools that play ball, while other threads post to both
+
+enum { BALLS = 8, BOUNCES = 2000, POSTERS = 3, POSTS = 3000 };
+
+struct ball {
+    frisbee_task task; // first, so that the task is the ball
+    struct worker *at; // where it runs next
+    int left, *landed, *wrong;
+};
+
+static void bounce(frisbee_task *task, frisbee_pool *pool) {
+    struct ball *ball = (struct ball *)(void *)task;
+    if (pool != ball->at->pool) add(ball->wrong, 1); // on another thread than it should
+    if (--ball->left == 0) {
+        add(ball->landed, 1);
+        return;
+    }
+    ball->at = ball->at->peer;
+    if (frisbee_remote_post(ball->at->remote, task) != FRISBEE_OK) add(ball->wrong, 1);
+}
+
+struct post {
+    frisbee_task task;
+    struct poster *poster;
+    int number;
+};
+
+struct poster {
+    pthread_t thread;
+    struct worker *to;
+    int next, *done, *out_of_order;
+    struct post posts[POSTS];
+};
+
+static void land(frisbee_task *task, frisbee_pool *pool) {
+    struct post *post = (struct post *)(void *)task;
+    struct poster *poster = post->poster;
+    if (pool != poster->to->pool || post->number != poster->next) add(poster->out_of_order, 1);
+    poster->next = post->number + 1; // touched by the pool's thread alone
+    add(poster->done, 1);
+}
+
+static void *post_all(void *argument) {
+    struct poster *poster = (struct poster *)argument;
+    int i;
+    for (i = 0; i < POSTS; i++) {
+        poster->posts[i].task.run = land;
+        poster->posts[i].poster = poster;
+        poster->posts[i].number = i;
+        if (frisbee_remote_post(poster->to->remote, &poster->posts[i].task) != FRISBEE_OK) add(poster->out_of_order, 1);
+    }
+    return NULL;
+}
+
+static void pools_post_to_each_other(void) {
+    struct worker workers[2];
+    struct ball balls[BALLS];
+    struct poster *posters = (struct poster *)calloc(POSTERS, sizeof *posters);
+    int i, landed = 0, wrong = 0, done = 0, out_of_order = 0;
+    begin();
+    for (i = 0; i < 2; i++) start_worker(&workers[i], i);
+    for (i = 0; i < 2; i++) workers[i].peer = &workers[!i];
+    for (i = 0; i < POSTERS; i++) {
+        posters[i].to = &workers[i % 2];
+        posters[i].done = &done;
+        posters[i].out_of_order = &out_of_order;
+        CHECK_EQ(pthread_create(&posters[i].thread, NULL, post_all, &posters[i]), 0);
+    }
+    memset(balls, 0, sizeof balls);
+    for (i = 0; i < BALLS; i++) {
+        balls[i].task.run = bounce;
+        balls[i].at = &workers[i % 2];
+        balls[i].left = BOUNCES;
+        balls[i].landed = &landed;
+        balls[i].wrong = &wrong;
+        CHECK_EQ(frisbee_remote_post(balls[i].at->remote, &balls[i].task), FRISBEE_OK);
+    }
+    for (i = 0; i < POSTERS; i++) CHECK_EQ(pthread_join(posters[i].thread, NULL), 0);
+    CHECK_EQ(reached(&done, POSTERS * POSTS), POSTERS * POSTS);
+    CHECK_EQ(reached(&landed, BALLS), BALLS);
+    for (i = 0; i < 2; i++) frisbee_remote_stop(workers[i].remote);
+    for (i = 0; i < 2; i++) {
+        end_worker(&workers[i]);
+        CHECK_EQ(workers[i].ran, FRISBEE_OK);
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK_EQ(out_of_order, 0);
+    CHECK_EQ(done, POSTERS * POSTS);
+    CHECK_EQ(landed, BALLS);
+    end();
+    free(posters);
+}
+
+// >>posting races with destroying: each accepted task runs exactly once, with the pool or with none
+
+struct last {
+    frisbee_task task;
+    int runs, orphaned, accepted;
+};
+
+struct racer {
+    pthread_t thread;
+    frisbee_remote *remote;
+    int *going;
+    struct last posts[500];
+};
+
+static void run_last(frisbee_task *task, frisbee_pool *pool) {
+    struct last *last = (struct last *)(void *)task;
+    pthread_mutex_lock(&mutex);
+    last->runs++;
+    last->orphaned += pool == NULL;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void *race(void *argument) {
+    struct racer *racer = (struct racer *)argument;
+    size_t i;
+    add(racer->going, 1);
+    for (i = 0; i < sizeof racer->posts / sizeof *racer->posts; i++) {
+        frisbee_result result;
+        racer->posts[i].task.run = run_last;
+        result = frisbee_remote_post(racer->remote, &racer->posts[i].task);
+        racer->posts[i].accepted = result == FRISBEE_OK;
+        if (result != FRISBEE_OK && result != FRISBEE_CLOSED) racer->posts[i].accepted = -1;
+    }
+    frisbee_remote_stop(racer->remote); // of a pool that may be gone
+    return NULL;
+}
+
+static void destroy_from_a_task(frisbee_task *task, frisbee_pool *pool) {
+    (void)task;
+    frisbee_pool_destroy(pool);
+}
+
+static void posting_races_with_destroying(void) {
+    int round, orphans = 0, refused = 0, alive = 0;
+    for (round = 0; round < 40; round++) {
+        struct racer *racers = (struct racer *)calloc(2, sizeof *racers);
+        struct worker worker;
+        frisbee_task destroyer;
+        frisbee_remote *remote;
+        int i, going = 0;
+        size_t k;
+        begin();
+        memset(&worker, 0, sizeof worker);
+        start_worker(&worker, 0);
+        remote = worker.remote;
+        for (i = 0; i < 2; i++) {
+            racers[i].remote = remote;
+            racers[i].going = &going;
+            CHECK_EQ(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
+        }
+        CHECK_EQ(reached(&going, 2), 2);
+        if (round % 4) sleep_ms(round % 4 - 1); // the race is run at several distances
+        memset(&destroyer, 0, sizeof destroyer);
+        destroyer.run = destroy_from_a_task;
+        if (round & 1) (void)frisbee_remote_post(remote, &destroyer); // CLOSED if a racer's stop came first
+        else frisbee_remote_stop(remote);
+        CHECK_EQ(pthread_join(worker.thread, NULL), 0);
+        for (i = 0; i < 2; i++) CHECK_EQ(pthread_join(racers[i].thread, NULL), 0);
+        CHECK(worker.ran == FRISBEE_OK || worker.ran == FRISBEE_DESTROYED);
+        {
+            struct last late;
+            memset(&late, 0, sizeof late);
+            late.task.run = run_last;
+            CHECK_EQ(frisbee_remote_post(remote, &late.task), FRISBEE_CLOSED); // it outlives the pool
+            CHECK_EQ(late.runs, 0);
+        }
+        for (i = 0; i < 2; i++)
+            for (k = 0; k < sizeof racers[i].posts / sizeof *racers[i].posts; k++) {
+                const struct last *last = &racers[i].posts[k];
+                CHECK_EQ(last->runs, last->accepted);
+                orphans += last->orphaned;
+                refused += !last->accepted;
+                alive += last->accepted && !last->orphaned;
+            }
+        frisbee_remote_release(remote);
+        free(racers);
+        end();
+    }
+    printf("    %d tasks ran in their pool, %d without, %d were refused\n", alive, orphans, refused);
+    CHECK(alive > 0 && refused > 0);
+}
