@@ -35,8 +35,8 @@ sanitized_programs := $(examples:%=build/asan/%) $(tests:%=build/asan/tests/%) $
 scripts := $(wildcard tests/*/run.sh)
 
 # Arguments of tests/run.sh. A program that could not be built counts as failed there, so that building goes on (-k) and the sum is always told.
-run_plain := -t 120 $(call unattended,build) $(tests:%=build/tests/%)
-run_sanitized := -t 600 $(call unattended,build/asan) $(tests:%=build/asan/tests/%) $(threaded:%=build/tsan/tests/%) build/tsan/two_pools
+run_plain := -t 300 $(call unattended,build) $(tests:%=build/tests/%)
+run_sanitized := -t 900 $(call unattended,build/asan) $(tests:%=build/asan/tests/%) $(threaded:%=build/tsan/tests/%) build/tsan/two_pools
 build_all = -$(MAKE) -k --no-print-directory
 
 # ---- targets

@@ -1310,16 +1310,23 @@ static void frisbeei_put16(uint8_t *at, uint32_t value) {
     at[1] = (uint8_t)value;
 }
 
+static void frisbeei_put64(uint8_t *at, uint64_t value) { // compilers make one store of it
+    at[0] = (uint8_t)(value >> 56);
+    at[1] = (uint8_t)(value >> 48);
+    at[2] = (uint8_t)(value >> 40);
+    at[3] = (uint8_t)(value >> 32);
+    at[4] = (uint8_t)(value >> 24);
+    at[5] = (uint8_t)(value >> 16);
+    at[6] = (uint8_t)(value >> 8);
+    at[7] = (uint8_t)value;
+}
+
 static void frisbeei_put_header(uint8_t *at, size_t header, uint32_t operation, uint32_t id, uint32_t length) {
     if (header == 10) {
-        at[0] = 0;
-        at[1] = 0x0F;
+        frisbeei_put16(at, 0x000F);
         at += 2;
     }
-    frisbeei_put16(at, id);
-    frisbeei_put16(at + 2, operation);
-    frisbeei_put16(at + 4, length >> 16);
-    frisbeei_put16(at + 6, length);
+    frisbeei_put64(at, (uint64_t)(id << 16 | operation) << 32 | length);
 }
 
 FRISBEE_API size_t frisbee_encode(frisbee_wire wire, const frisbee_packet *packet, uint8_t header[FRISBEE_WIRE_HEADER_MAX]) {
@@ -1390,7 +1397,7 @@ static frisbeei_conn *frisbeei_at(const frisbee_pool *pool, uint32_t index_plus_
 
 static uint32_t frisbeei_index(const frisbeei_conn *conn) { return (uint32_t)conn->id; }
 
-static frisbeei_conn *frisbeei_find(const frisbee_pool *pool, uint64_t id) {
+static inline frisbeei_conn *frisbeei_find(const frisbee_pool *pool, uint64_t id) {
     frisbeei_conn *conn = pool->current;
     if (FRISBEEI_LIKELY(conn && conn->id == id)) return conn;
     if ((uint32_t)id == 0 || ((uint32_t)id - 1) / FRISBEEI_PAGE >= pool->page_count) return NULL;
@@ -1458,13 +1465,16 @@ static void frisbeei_work(frisbee_pool *pool, frisbeei_conn *conn, uint8_t bits)
     pool->work_tail = frisbeei_index(conn);
 }
 
-static void frisbeei_dirty(frisbee_pool *pool, frisbeei_conn *conn) {
-    if (conn->flags & FRISBEEI_IS_DIRTY) return;
+static void frisbeei_dirty_add(frisbee_pool *pool, frisbeei_conn *conn) {
     conn->flags |= FRISBEEI_IS_DIRTY;
     conn->next_dirty = 0;
     if (pool->dirty_tail) frisbeei_at(pool, pool->dirty_tail)->next_dirty = frisbeei_index(conn);
     else pool->dirty_head = frisbeei_index(conn);
     pool->dirty_tail = frisbeei_index(conn);
+}
+
+static inline void frisbeei_dirty(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (!(conn->flags & FRISBEEI_IS_DIRTY)) frisbeei_dirty_add(pool, conn);
 }
 
 // >>clock: time starts at one second when the pool does, never runs backward, and never jumps further than max_step_ms
@@ -1712,7 +1722,7 @@ static FRISBEEI_COLD void frisbeei_high(frisbee_pool *pool, frisbeei_conn *conn,
     frisbeei_interest(pool, conn);
 }
 
-static void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size_t size, bool reply) {
+static inline void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size_t size, bool reply) {
     frisbeei_chunk *chunk = conn->out_tail;
     chunk->end += size;
     conn->queued += size;
@@ -1726,7 +1736,7 @@ static void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size_t size
 
 // Would so many bytes more pass queue_limit? Replies have one of their own, so that what a program sends cannot crowd out its answers; a
 // fixed block has room for one.
-static bool frisbeei_over(const frisbee_pool *pool, const frisbeei_conn *conn, size_t size, bool reply) {
+static inline bool frisbeei_over(const frisbee_pool *pool, const frisbeei_conn *conn, size_t size, bool reply) {
     const size_t limit = conn->profile->desc.queue_limit;
     if (FRISBEEI_LIKELY(conn->queued + size <= limit)) return false;
     return !reply || pool->fixed || frisbeei_replies(conn) + size > frisbeei_replies_high(conn) + limit - conn->profile->desc.high_water;
@@ -2321,7 +2331,7 @@ static frisbee_result frisbeei_may_send(const frisbee_pool *pool, const frisbeei
     return FRISBEE_CLOSED;
 }
 
-static frisbee_result frisbeei_may_send_packet(const frisbee_pool *pool, const frisbeei_conn *conn, uint32_t operation, size_t length) {
+static inline frisbee_result frisbeei_may_send_packet(const frisbee_pool *pool, const frisbeei_conn *conn, uint32_t operation, size_t length) {
     if (!FRISBEEI_LIKELY(conn->state == FRISBEEI_OPEN && !conn->extra && !(conn->flags & FRISBEEI_FINISH))) {
         const frisbee_result result = frisbeei_may_send(pool, conn);
         if (result != FRISBEE_OK) return result;
@@ -2508,24 +2518,31 @@ static bool frisbeei_calls_grow(frisbee_pool *pool, frisbeei_conn *conn) {
     return true;
 }
 
-// A free slot for the next id, oldest first, or NULL. What is left out here is the id: it is *id.
-static frisbeei_call *frisbeei_call_slot(frisbee_pool *pool, frisbeei_conn *conn, uint16_t *id) {
-    frisbeei_calls *calls = conn->calls;
+// More than half of the slots are taken: a larger table, while ids allow one. False: no id is left, or no memory.
+static FRISBEEI_COLD bool frisbeei_calls_crowded(frisbee_pool *pool, frisbeei_conn *conn) {
+    const uint32_t ids = conn->flags & FRISBEEI_ACCEPTED ? 65535u - FRISBEEI_LAST_CONNECTOR_ID : (uint32_t)FRISBEEI_LAST_CONNECTOR_ID;
+    const frisbeei_calls *calls = conn->calls;
+    if ((!calls || calls->mask + 1 < frisbeei_call_limit(pool, conn)) && !frisbeei_calls_grow(pool, conn)) return false;
+    calls = conn->calls;
+    return calls->live + calls->lost <= calls->mask && calls->live + calls->lost < ids;
+}
+
+// A free slot for the next id, which goes to *id: ids go up and around, and skip taken slots. NULL: none is left.
+static inline frisbeei_call *frisbeei_call_slot(frisbee_pool *pool, frisbeei_conn *conn, uint16_t *id) {
     const uint32_t first = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_ID + 1u : 1u;
     const uint32_t last = conn->flags & FRISBEEI_ACCEPTED ? 65535u : (uint32_t)FRISBEEI_LAST_CONNECTOR_ID;
-    uint32_t steps;
-    if (!calls || ((calls->live + calls->lost) * 2 > calls->mask && calls->mask + 1 < frisbeei_call_limit(pool, conn))) {
-        if (!frisbeei_calls_grow(pool, conn)) return NULL;
+    frisbeei_calls *calls = conn->calls;
+    frisbeei_call *slot;
+    if (!FRISBEEI_LIKELY(calls && (calls->live + calls->lost) * 2 <= calls->mask)) {
+        if (!frisbeei_calls_crowded(pool, conn)) return NULL;
         calls = conn->calls;
     }
-    if (calls->live + calls->lost > calls->mask || calls->live + calls->lost >= last - first + 1) return NULL;
-    for (steps = 0; steps <= last - first; steps++) {
-        frisbeei_call *slot = &calls->slots[calls->next & calls->mask];
+    do { // ends: one is free
+        slot = &calls->slots[calls->next & calls->mask];
         *id = calls->next;
         calls->next = (uint16_t)(calls->next == last ? first : calls->next + 1u);
-        if (slot->state == FRISBEEI_CALL_FREE) return slot;
-    }
-    return NULL;
+    } while (slot->state != FRISBEEI_CALL_FREE);
+    return slot;
 }
 
 // A handle of a call: connection's index, id, serial.
@@ -2641,7 +2658,7 @@ static void frisbeei_calls_end_all(frisbee_pool *pool, frisbeei_conn *conn) {
 }
 
 // Is the packet the reply to a call of ours? Then it is told, or counted as late, and true.
-static bool frisbeei_call_reply(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+static inline bool frisbeei_call_reply(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     frisbeei_calls *calls = conn->calls;
     frisbeei_call *call = &calls->slots[packet->from.id & calls->mask];
     frisbee_outcome outcome;
@@ -2885,7 +2902,7 @@ static frisbeei_on *frisbeei_on_find(const frisbee_pool *pool, uint32_t operatio
     return NULL;
 }
 
-static void frisbeei_deliver(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+static inline void frisbeei_deliver(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     frisbee_handler handler = NULL;
     void *user = NULL;
     if (conn->calls && conn->calls->live + conn->calls->lost > 0 && frisbeei_call_reply(pool, conn, packet)) return;
@@ -5279,8 +5296,12 @@ FRISBEE_API frisbee_result frisbee_defer(frisbee_pool *pool, const frisbee_packe
 }
 
 // Is a reply to `origin` owed? *deferred: the place of the promise, if it is one.
-static frisbee_result frisbeei_reply_owed(const frisbee_pool *pool, const frisbee_origin *origin, frisbeei_conn **conn, uint32_t *place, bool *deferred) {
+static inline frisbee_result frisbeei_reply_owed(const frisbee_pool *pool, const frisbee_origin *origin, frisbeei_conn **conn, uint32_t *place, bool *deferred) {
     *deferred = false;
+    if (FRISBEEI_LIKELY(pool->packet && origin == &pool->packet->from && !pool->answered)) { // by the packet's own origin, inside its handler
+        *conn = pool->current;
+        return FRISBEE_OK;
+    }
     *conn = frisbeei_find(pool, origin->conn.id);
     if (!*conn || (*conn)->session != origin->session) return FRISBEE_CLOSED;
     if (frisbeei_being_handled(pool, origin)) return FRISBEE_OK;

@@ -1404,6 +1404,56 @@ static void promise_4_an_idle_pool_sleeps(void) {
     end();
 }
 
+// A poll that may wait for ever returns when it has called back, however that came about.
+static int task_ran;
+static void note_task(frisbee_task *task, frisbee_pool *pool) {
+    (void)task;
+    (void)pool;
+    task_ran++;
+}
+
+static void promise_4_poll_returns_after_a_callback(void) {
+    struct server s;
+    struct client c, idle;
+    struct reply reply;
+    frisbee_call_id id;
+    frisbee_remote *remote;
+    frisbee_task task;
+    frisbee_span span;
+    uint64_t start = now_ms();
+    int released = 0;
+    begin();
+    meet(&s, NULL, &c, NULL);
+    dial(&idle, c.pool, s.address, NULL);
+    WAIT_FOR(idle.seen.opened == 1);
+    turn_for(10);
+    CHECK_EQ(call(c.pool, c.conn, SWALLOW, NULL, 0, FRISBEE_NEVER, &reply, &id), FRISBEE_OK);
+    turns(10);
+    CHECK_EQ(frisbee_cancel(c.pool, id), FRISBEE_OK);
+    while (!reply.count && now_ms() - start < WAIT_MS) CHECK_EQ(frisbee_poll(c.pool, WAIT_MS), FRISBEE_OK);
+    span.data = "lent";
+    span.length = 4;
+    CHECK_EQ(frisbee_send_spans(c.pool, c.conn, NOBODY, 0, &span, 1, count_release, &released), FRISBEE_OK);
+    while (!released && now_ms() - start < WAIT_MS) CHECK_EQ(frisbee_poll(c.pool, WAIT_MS), FRISBEE_OK);
+    remote = frisbee_remote_retain(c.pool);
+    memset(&task, 0, sizeof task);
+    task.run = note_task;
+    task_ran = 0;
+    CHECK_EQ(frisbee_remote_post(remote, &task), FRISBEE_OK);
+    while (!task_ran && now_ms() - start < WAIT_MS) CHECK_EQ(frisbee_poll(c.pool, WAIT_MS), FRISBEE_OK);
+    CHECK_EQ(frisbee_close(c.pool, c.conn, FRISBEE_CLOSE_NOW), FRISBEE_OK);
+    while (!c.seen.finals && now_ms() - start < WAIT_MS) CHECK_EQ(frisbee_poll(c.pool, WAIT_MS), FRISBEE_OK);
+    turns(10);
+    frisbee_remote_stop(remote);
+    CHECK_EQ(frisbee_run(c.pool), FRISBEE_OK);
+    CHECK_EQ(frisbee_shutdown(c.pool, WAIT_MS), FRISBEE_OK);
+    CHECK_EQ(frisbee_run(c.pool), FRISBEE_OK);
+    CHECK(now_ms() - start < WAIT_MS / 2); // none of them waited for its timeout
+    CHECK(reply.count == 1 && released == 1 && task_ran == 1 && c.seen.finals == 1);
+    frisbee_remote_release(remote);
+    end();
+}
+
 // A foreign loop: nothing but the descriptor and the timeout drive the pools.
 static void promise_4_foreign_loop(void) {
     struct server s;
@@ -2430,6 +2480,7 @@ int main(int argc, char **argv) {
     RUN(promise_4_a_stalled_look_up_stalls_nobody);
     RUN(promise_4_no_spin_at_the_peers_end);
     RUN(promise_4_an_idle_pool_sleeps);
+    RUN(promise_4_poll_returns_after_a_callback);
     RUN(promise_4_foreign_loop);
     RUN(promise_4_a_forked_child_disturbs_nobody);
     RUN(promise_4_shutdown);

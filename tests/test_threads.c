@@ -258,3 +258,245 @@ static void posting_races_with_destroying(void) {
     printf("    %d tasks ran in their pool, %d without, %d were refused\n", alive, orphans, refused);
     CHECK(alive > 0 && refused > 0);
 }
+
+// >>sockets move: an acceptor lets go of each connection with what it has read, and posts it to a pool that adopts it
+
+enum { CLIENTS = 40, CALLS = 25, SERVERS = 2 };
+
+struct handover {
+    frisbee_task task;
+    struct worker *to;
+    int fd;
+    size_t length;
+    uint8_t unread[1024];
+};
+
+static struct {
+    struct worker servers[SERVERS];
+    int next, adopted[SERVERS], closed, failed; // `next` is the acceptor's; the rest is guarded by the mutex
+} move;
+
+static void moved_close(frisbee_pool *pool, frisbee_conn conn, const frisbee_close_info *info, void *user) {
+    (void)pool;
+    (void)conn;
+    (void)info;
+    (void)user;
+    add(&move.closed, 1);
+}
+
+static const frisbee_events moved_events = {NULL, NULL, NULL, NULL, moved_close};
+
+static void adopt_moved(frisbee_task *task, frisbee_pool *pool) {
+    struct handover *h = (struct handover *)(void *)task;
+    frisbee_conn_desc desc = quiet(NULL);
+    desc.role = FRISBEE_ACCEPTOR;
+    desc.events = &moved_events;
+    if (pool && frisbee_adopt(pool, h->fd, &desc, h->unread, h->length, NULL) == FRISBEE_OK) add(&move.adopted[h->to->index], 1);
+    else {
+        close(h->fd);
+        add(&move.failed, 1);
+    }
+    free(h);
+}
+
+static void moving_hijacked(frisbee_pool *pool, frisbee_conn conn, const frisbee_hijacked *hijacked, void *user) {
+    struct handover *h = (struct handover *)calloc(1, sizeof *h);
+    (void)pool;
+    (void)conn;
+    (void)user;
+    if (!h || hijacked->result != FRISBEE_OK || hijacked->unread.length > sizeof h->unread || hijacked->unsent.length) {
+        add(&move.failed, 1);
+        free(h);
+        return;
+    }
+    h->task.run = adopt_moved;
+    h->to = &move.servers[move.next++ % SERVERS];
+    h->fd = (int)hijacked->socket;
+    h->length = hijacked->unread.length;
+    if (h->length) memcpy(h->unread, hijacked->unread.data, h->length);
+    if (frisbee_remote_post(h->to->remote, &h->task) != FRISBEE_OK) add(&move.failed, 1);
+}
+
+static void moving_open(frisbee_pool *pool, frisbee_conn conn, void *user) {
+    (void)user;
+    if (frisbee_hijack(pool, conn, FRISBEE_HIJACK_NOW, 0, moving_hijacked, NULL) != FRISBEE_OK) add(&move.failed, 1);
+}
+
+static const frisbee_events moving_events = {moving_open, NULL, NULL, NULL, NULL};
+
+static void sockets_move_between_pools(void) {
+    static struct reply replies[CLIENTS][CALLS];
+    static struct record seen[CLIENTS];
+    struct worker acceptor;
+    frisbee_conn conns[CLIENTS];
+    frisbee_pool *clients;
+    frisbee_conn_desc desc;
+    frisbee_listener listener;
+    char address[64];
+    int i, k, right = 0;
+    begin();
+    memset(&move, 0, sizeof move);
+    memset(seen, 0, sizeof seen);
+    for (i = 0; i < SERVERS; i++) start_worker(&move.servers[i], i);
+    memset(&acceptor, 0, sizeof acceptor);
+    CHECK_EQ(frisbee_pool_create(NULL, &acceptor.pool), FRISBEE_OK);
+    desc = quiet(NULL);
+    desc.events = &moving_events;
+    CHECK_EQ(frisbee_listen(acceptor.pool, "127.0.0.1:0", &desc, &listener), FRISBEE_OK);
+    CHECK_EQ(frisbee_listener_address(acceptor.pool, listener, address, sizeof address), FRISBEE_OK);
+    CHECK_EQ(pthread_create(&acceptor.thread, NULL, work, &acceptor), 0); // the pool is the thread's from here on
+    CHECK_EQ(reached(&acceptor.ready, 1), 1);
+    clients = new_pool(NULL);
+    for (i = 0; i < CLIENTS; i++) {
+        desc = quiet(&seen[i]);
+        CHECK_EQ(frisbee_connect(clients, address, &desc, &conns[i]), FRISBEE_OK);
+        for (k = 0; k < CALLS; k++) { // requests are among what the acceptor reads
+            uint32_t number = (uint32_t)(i * CALLS + k);
+            CHECK_EQ(call(clients, conns[i], ECHO, &number, sizeof number, 30000, &replies[i][k], NULL), FRISBEE_OK);
+        }
+        if (i % 5 == 0) turn(1);
+    }
+    for (i = 0; i < CLIENTS; i++) WAIT_FOR(replies[i][CALLS - 1].count == 1);
+    for (i = 0; i < CLIENTS; i++)
+        for (k = 0; k < CALLS; k++) {
+            uint32_t number = (uint32_t)(i * CALLS + k);
+            right += replies[i][k].count == 1 && replies[i][k].result == FRISBEE_OK && replies[i][k].hash == hash_of(&number, sizeof number);
+        }
+    CHECK_EQ(right, CLIENTS * CALLS);
+    for (i = 0; i < CLIENTS; i++) {
+        CHECK_EQ(frisbee_close(clients, conns[i], FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+        WAIT_FOR(seen[i].finals == 1);
+    }
+    CHECK_EQ(reached(&move.closed, CLIENTS), CLIENTS);
+    frisbee_remote_stop(acceptor.remote);
+    end_worker(&acceptor);
+    for (i = 0; i < SERVERS; i++) {
+        frisbee_remote_stop(move.servers[i].remote);
+        end_worker(&move.servers[i]);
+        CHECK_EQ(move.adopted[i], CLIENTS / SERVERS);
+    }
+    CHECK_EQ(move.failed, 0);
+    end();
+}
+
+// >>stop from another thread, and posts from a signal handler
+
+static void *stop_later(void *argument) {
+    sleep_ms(30);
+    frisbee_remote_stop((frisbee_remote *)argument);
+    frisbee_remote_release((frisbee_remote *)argument);
+    return NULL;
+}
+
+static void stop_ends_what_blocks(void) {
+    int round;
+    for (round = 0; round < 2; round++) {
+        struct server s;
+        frisbee_conn conn;
+        frisbee_conn_desc desc = quiet(NULL);
+        frisbee_outcome outcome;
+        pthread_t thread;
+        uint64_t start = now_ms();
+        begin();
+        serve(&s, NULL);
+        desc.user = &s.seen;
+        CHECK_EQ(frisbee_connect(s.pool, s.address, &desc, &conn), FRISBEE_OK);
+        CHECK_EQ(pthread_create(&thread, NULL, stop_later, frisbee_remote_retain(s.pool)), 0);
+        if (round) CHECK_EQ(frisbee_run(s.pool), FRISBEE_OK);
+        else CHECK_EQ(frisbee_call_wait(s.pool, conn, SWALLOW, NULL, 0, WAIT_MS, &outcome), FRISBEE_CANCELLED);
+        CHECK(now_ms() - start < WAIT_MS / 2);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        end();
+    }
+}
+
+enum { SIGNALS = 200 };
+static struct {
+    frisbee_remote *remote;
+    frisbee_task tasks[SIGNALS];
+    volatile sig_atomic_t posted;
+    int ran, in_order;
+    pthread_t main_thread;
+} handled;
+
+static void run_posted_by_signal(frisbee_task *task, frisbee_pool *pool) {
+    handled.in_order += task == &handled.tasks[handled.ran];
+    if (++handled.ran == SIGNALS) frisbee_stop(pool);
+}
+
+static void post_from_handler(int number) {
+    (void)number;
+    if (handled.posted == SIGNALS) return;
+    handled.tasks[handled.posted].run = run_posted_by_signal;
+    if (frisbee_remote_post(handled.remote, &handled.tasks[handled.posted]) == FRISBEE_OK) handled.posted = handled.posted + 1;
+}
+
+static void *signal_often(void *argument) {
+    int i;
+    (void)argument;
+    for (i = 0; i < SIGNALS * 2; i++) { // some may merge on their way
+        pthread_kill(handled.main_thread, SIGUSR1);
+        sleep_ms(1);
+    }
+    return NULL;
+}
+
+static void signal_handlers_may_post(void) {
+    struct sigaction action, before;
+    struct server s;
+    pthread_t thread;
+    begin();
+    memset(&handled, 0, sizeof handled);
+    memset(&action, 0, sizeof action);
+    serve(&s, NULL);
+    handled.remote = frisbee_remote_retain(s.pool);
+    handled.main_thread = pthread_self();
+    action.sa_handler = post_from_handler;
+    sigaction(SIGUSR1, &action, &before);
+    CHECK_EQ(pthread_create(&thread, NULL, signal_often, NULL), 0);
+    CHECK_EQ(frisbee_run(s.pool), FRISBEE_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(handled.ran, SIGNALS);
+    CHECK_EQ(handled.in_order, SIGNALS);
+    sigaction(SIGUSR1, &before, NULL);
+    frisbee_remote_release(handled.remote);
+    end();
+}
+
+// >>look-ups run on threads of the library: with the pool, and without it
+
+static void look_ups_race_with_destroying(void) {
+    int round, opened = 0;
+    for (round = 0; round < 30; round++) {
+        struct server s;
+        struct record seen;
+        frisbee_pool *pool;
+        frisbee_conn_desc desc = quiet(&seen);
+        char name[80];
+        begin();
+        memset(&seen, 0, sizeof seen);
+        serve(&s, NULL);
+        pool = new_pool(NULL);
+        snprintf(name, sizeof name, "localhost%s", strrchr(s.address, ':'));
+        CHECK_EQ(frisbee_connect(pool, name, &desc, NULL), FRISBEE_OK);
+        CHECK_EQ(frisbee_connect(pool, name, &desc, NULL), FRISBEE_OK);
+        if (round % 3 == 0) WAIT_FOR(seen.opened == 2);
+        else turns(round % 10);
+        opened += seen.opened;
+        drop_pool(pool);
+        CHECK_EQ(seen.finals, 2);
+        end();
+    }
+    CHECK(opened >= 20);
+}
+
+int main(int argc, char **argv) {
+    watchdog(500);
+    RUN(pools_post_to_each_other);
+    RUN(posting_races_with_destroying);
+    RUN(sockets_move_between_pools);
+    RUN(stop_ends_what_blocks);
+    RUN(signal_handlers_may_post);
+    RUN(look_ups_race_with_destroying);
+    return check_report("threads");
+}

@@ -49,14 +49,14 @@ readme)
         } >"$name.c"
         if grep -q 'main(' "$block"; then
             if test -n "$own"; then $cc "$name.c" -pthread -o "$name"; else $cc "$name.c" "$frisbee" -pthread -o "$name"; fi
-        elif ! $cc -w -c "$name.c" -o "$name.o" 2>/dev/null; then
+        elif ! $cc -Werror=implicit-function-declaration -c "$name.c" -o "$name.o" 2>/dev/null; then
             {
                 printf '#include "frisbee.h"\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n'
                 printf 'void fragment(frisbee_pool *pool, frisbee_conn conn) {\n(void)pool; (void)conn;\n{\n'
                 cat "$block"
                 printf '}\n}\n'
             } >"$name.c"
-            $cc -w -c "$name.c" -o "$name.o"
+            $cc -Werror=implicit-function-declaration -c "$name.c" -o "$name.o"
         fi || { cat "$name.c"; exit 1; }
     done
     ;;
