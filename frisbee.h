@@ -28,7 +28,7 @@
 
     A client that calls it, blocking (frisbee_call is the same without blocking, thousands at once):
 
-        frisbee_conn conn; frisbee_outcome out;
+        frisbee_pool *pool; frisbee_conn conn; frisbee_outcome out;
         frisbee_pool_create(NULL, &pool);
         frisbee_connect(pool, "127.0.0.1:7777", NULL, &conn);
         if (frisbee_call_wait(pool, conn, 10, "hello", 5, 1000, &out) == FRISBEE_OK)
@@ -72,10 +72,11 @@
         on_reply      of every call still in flight
         on_hijacked   if a hijack was asked for, whether it worked or not
         stop          of the protocol
-        on_close      always, always last, with the reason; the handle's getters still work in it. retry_ms >= 0: another session will
-                      follow after so many ms; FRISBEE_NEVER: the handle is dead when the callback returns
+        on_close      always, always last, with the reason; user pointer and statistics can still be asked. retry_ms >= 0: another
+                      session will follow after so many ms; FRISBEE_NEVER: the handle is dead when the callback returns
 
-    Sends and calls before the first on_open are queued. Between sessions they answer FRISBEE_NOT_SENT.
+    That frisbee_connect answered FRISBEE_OK does not mean that anybody is there: on_open or on_close tells, and outcome.reason of a call.
+    Sends and calls before the first on_open are queued, over failed attempts too. Between sessions they answer FRISBEE_NOT_SENT.
     close_info.reason: FRISBEE_OK this side asked for it · CLOSED the peer ended it · TIMED_OUT a deadline or heartbeat, MALFORMED, TOO_LARGE
     what the peer sent · NO_MEMORY · REFUSED nobody listens there, or the name does not exist · SYSTEM see system_error · HIJACKED ·
     DESTROYED the pool was destroyed · any result that a transport, protocol or wrap gave.
@@ -108,6 +109,7 @@
 
     6. TIME
     =======
+    The pool does nothing between polls: a program that does not poll for heartbeat_timeout_ms (a long handler counts) looks dead to its peers.
     Times are milliseconds in int32_t; 0 is the default, FRISBEE_NEVER switches off (but timeouts of poll are what they say).
     A deadline that has passed is noticed in the next turn, after input was read. No call times out in the turn that started it.
         connect_ms    10000   from the look-up of the name to the connected socket
@@ -133,7 +135,10 @@
     57344..65535 on the side that accepted, oldest first, so that two frisbee.h peers may call each other with the same operation.
     The id of a call that ended without its reply is not used again in the session, unless lost_ms says when (lossy links): a late reply
     never meets a later call. Id 0 is an id like any other: stock peers count through it.
-    Reply inside the handler, once; or frisbee_defer first, and reply later from anywhere, to the frisbee_origin.
+    Reply inside the handler, once; or frisbee_defer first, and reply later from anywhere, to the frisbee_origin; if the caller's session
+    has ended meanwhile, that answers CLOSED. There is no status on the wire: an application's errors are part of its payload. A request
+    that no handler takes is dropped, and its caller times out; an on_packet can answer it instead.
+    (A transport that refused bytes will see the same bytes again: a call that it was offered counts as sent when it is given up.)
 
     8. LETTING GO OF THE CONNECTION
     ===============================
@@ -144,8 +149,10 @@
                  packet_ms closes the connection.
         STOCK    the peer is a stock Go program that calls Raw(). Raw bytes begin behind the packet being handled (outside a handler:
                  behind the last one). PINGs and PONGs at the head of the raw bytes are skipped, and the hand-over waits for the peer's
-                 first raw byte: whoever writes raw to a Go peer before it has switched corrupts it. The Go side does best to call Raw()
-                 first and then write its last frame by hand: its timer may otherwise send a PING in the middle of raw bytes.
+                 first raw byte: whoever writes raw to a Go peer before it has switched corrupts it. The surest order: this side sends
+                 the last packet and hijacks, the Go side calls Raw() when it receives it and writes first. Where the Go side has the last
+                 word, it calls Raw() first and then writes that frame by hand; it must skip a PONG that may still come. Raw() can take
+                 up to 5 s. Heartbeats rest while a hijack waits.
         NOW      raw bytes begin behind the packet being handled; nothing is flushed, unsent bytes are handed over.
     frisbee_adopt and frisbee_attach with a prefill are the inverse.
 
@@ -336,7 +343,7 @@ typedef struct frisbee_protocol {
     // offered again, with more behind it, when there are *need bytes in all (0: one more). AGAIN or OK go on; else the connection ends.
     // More than max_packet bytes kept is TOO_LARGE.
     frisbee_result (*input)(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used, size_t *need);
-    // The peer sent its last byte. NULL: what is queued is flushed, then the connection closes.
+    // The peer sent its last byte (events.on_end is for packets only). NULL: what is queued is flushed, then the connection closes.
     void (*end)(frisbee_pool *pool, frisbee_conn conn, void *state);
     // Swapped out, handed over or closed; once, if start was OK. NULL allowed.
     void (*stop)(frisbee_pool *pool, frisbee_conn conn, void *state);
@@ -356,7 +363,7 @@ typedef struct frisbee_route {
 
 typedef struct frisbee_close_info {
     frisbee_result reason; // section 3 of the manual
-    int system_error;      // errno beside FRISBEE_SYSTEM, else 0
+    int system_error;      // errno beside FRISBEE_SYSTEM and FRISBEE_REFUSED, else 0
     bool opened;           // on_open was called in this session
     int32_t retry_ms;      // a reconnect follows after so long; FRISBEE_NEVER: the handle dies now
 } frisbee_close_info;
@@ -459,11 +466,12 @@ FRISBEE_API frisbee_result frisbee_flush(frisbee_pool *pool);
 // Polls until frisbee_stop (OK), the end of a shutdown (OK), DESTROYED or SYSTEM. BUSY inside a callback.
 FRISBEE_API frisbee_result frisbee_run(frisbee_pool *pool);
 
-// The run or call_wait under way returns, or the next one at once.
+// The run or call_wait under way returns (the call ends CANCELLED); if none is, the next run returns at once.
 FRISBEE_API void frisbee_stop(frisbee_pool *pool);
 
-// Graceful end: closes listeners, refuses new connections and calls (CLOSED), and closes each connection when its calls, deferred replies
-// and queue are empty; what is left after timeout_ms (0: 5000) is closed at once. Then poll answers CLOSED and run returns.
+// Graceful end: closes listeners, refuses new connections and calls of this side (CLOSED), and closes each connection when its calls, deferred
+// replies and queue are empty (requests that come until then are served); what is left after timeout_ms (0: 5000) is closed at once.
+// Then poll answers CLOSED and run returns. To end on a signal: frisbee_remote_stop in its handler, then shutdown and run again.
 FRISBEE_API frisbee_result frisbee_shutdown(frisbee_pool *pool, int32_t timeout_ms);
 
 // For a foreign loop: a descriptor that is readable when poll has something to do (level-triggered); FRISBEE_NO_SOCKET unless the poller
@@ -555,7 +563,8 @@ FRISBEE_API frisbee_result frisbee_pause(frisbee_pool *pool, frisbee_conn conn, 
 FRISBEE_API void *frisbee_user(frisbee_pool *pool, frisbee_conn conn);
 FRISBEE_API frisbee_result frisbee_set_user(frisbee_pool *pool, frisbee_conn conn, void *user);
 
-// The peer's or the own address, as text. TOO_LARGE: no room. UNSUPPORTED: a transport without a socket.
+// The peer's or the own address, as text. TOO_LARGE: no room. UNSUPPORTED: a transport without a socket. NOT_SENT: there is no socket now
+// (not yet connected; also in on_close: ask in on_open what you want to log then). SYSTEM: the peer has gone.
 FRISBEE_API frisbee_result frisbee_conn_address(frisbee_pool *pool, frisbee_conn conn, bool peer, char *text, size_t room);
 
 // >>sending. All of them queue; the bytes leave at the end of the turn, in one system call per connection (a copied payload of 16 KiB or
@@ -585,6 +594,7 @@ FRISBEE_API size_t frisbee_queued(frisbee_pool *pool, frisbee_conn conn);
 
 typedef struct frisbee_outcome {
     frisbee_result result; // section 7 of the manual
+    frisbee_result reason; // of NOT_SENT and UNKNOWN: why the connection ended (REFUSED, TIMED_OUT, SYSTEM, ...), as in on_close
     bool sent;             // false: the peer never saw it, calling again is safe
     const void *data;      // the reply, if result is OK
     uint32_t length;
@@ -605,15 +615,18 @@ typedef struct frisbee_call_desc {
 FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn conn, uint16_t operation, const void *data, size_t length,
                                         const frisbee_call_desc *desc, frisbee_call_id *call);
 
-// The same, blocking: polls (with all callbacks) until the outcome is there, and answers outcome->result. outcome->data is valid until the next
-// poll, run, call_wait or destroy. frisbee_stop ends it, CANCELLED. BUSY inside a callback. Other results of frisbee_call: nothing was sent.
+// The same, blocking: polls (with all callbacks) until the outcome is there, and answers outcome->result. Between sessions it waits for the
+// next one, within the same time. outcome->data is valid until the next poll, run, call_wait or destroy. frisbee_stop, called meanwhile, ends it,
+// CANCELLED. BUSY inside a callback. Other results of frisbee_call: nothing was sent. A program that only calls this must do so (or
+// frisbee_poll) more often than the peer's heartbeat_timeout_ms, or the peer will think it dead.
 FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn conn, uint16_t operation, const void *data, size_t length,
                                              int32_t timeout_ms, frisbee_outcome *outcome);
 
 // Gives a call up: on_reply with CANCELLED still comes, in this turn or the next. CLOSED: it has ended already.
 FRISBEE_API frisbee_result frisbee_cancel(frisbee_pool *pool, frisbee_call_id call);
 
-// Inside a handler, instead of replying: promises a later reply to *origin. Only OK is a promise; AGAIN: max_deferred are open.
+// Inside a handler, instead of replying: promises a later reply to *origin. Only OK is a promise; AGAIN: max_deferred are open (answer that you
+// are busy). A promise ends with its reply or its session; a peer that has ended is kept until it got what it was promised.
 FRISBEE_API frisbee_result frisbee_defer(frisbee_pool *pool, const frisbee_packet *packet, frisbee_origin *origin);
 
 // Answers a request: inside its handler, or after frisbee_defer. Once: INVALID the second time. CLOSED: that session is over.
@@ -638,7 +651,7 @@ typedef struct frisbee_hijacked {
 // Exactly once after OK of frisbee_hijack, after every on_reply and before on_close.
 typedef void (*frisbee_on_hijacked)(frisbee_pool *pool, frisbee_conn conn, const frisbee_hijacked *hijacked, void *user);
 
-// Hands the connection over. timeout_ms (0: 5000) bounds the wait for the flush and the peer. BUSY: one is under way. INVALID: a
+// Hands the connection over. timeout_ms (0: 10000) bounds the wait for the flush and the peer. BUSY: one is under way. INVALID: a
 // connection with a protocol knows only NOW. NOT_SENT: the connection is not open.
 FRISBEE_API frisbee_result frisbee_hijack(frisbee_pool *pool, frisbee_conn conn, frisbee_hijack_how how, int32_t timeout_ms,
                                           frisbee_on_hijacked on_hijacked, void *user);
@@ -2653,6 +2666,7 @@ static void frisbeei_calls_end_all(frisbee_pool *pool, frisbeei_conn *conn) {
         else outcome.sent = !frisbeei_call_strike(conn, call->offset);
         if (call->state == FRISBEEI_CALL_CANCELLED || pool->ending) outcome.result = FRISBEE_CANCELLED;
         else outcome.result = outcome.sent ? FRISBEE_UNKNOWN : FRISBEE_NOT_SENT;
+        outcome.reason = conn->state == FRISBEEI_CLOSED ? (frisbee_result)conn->reason : frisbeei_handing(conn) ? FRISBEE_HIJACKED : FRISBEE_CLOSED;
         frisbeei_call_end(pool, conn, call, &outcome, false);
     }
 }
@@ -2670,6 +2684,7 @@ static inline bool frisbeei_call_reply(frisbee_pool *pool, frisbeei_conn *conn, 
         return true;
     }
     outcome.result = call->state == FRISBEEI_CALL_LIVE ? FRISBEE_OK : FRISBEE_CANCELLED;
+    outcome.reason = FRISBEE_OK;
     outcome.sent = true;
     outcome.data = call->state == FRISBEEI_CALL_LIVE ? packet->data : NULL;
     outcome.length = call->state == FRISBEEI_CALL_LIVE ? packet->length : 0;
@@ -3340,7 +3355,7 @@ static frisbee_result frisbeei_hand_begin(frisbee_pool *pool, frisbeei_conn *con
     if (conn->flags & FRISBEEI_FINISH && how != FRISBEE_HIJACK_NOW) return FRISBEE_CLOSED;
     result = frisbeei_extra_need(pool, conn);
     if (result != FRISBEE_OK) return result;
-    if (how == FRISBEE_HIJACK_FENCED && !frisbeei_queue_control(pool, conn, FRISBEEI_FENCE)) return FRISBEE_NO_MEMORY;
+    if (how == FRISBEE_HIJACK_FENCED && !frisbeei_queue_control(pool, conn, FRISBEEI_FENCE)) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
     conn->extra->hand = (uint8_t)hand;
     conn->extra->how = (uint8_t)how;
     conn->extra->raw = how != FRISBEE_HIJACK_FENCED;
@@ -4247,12 +4262,12 @@ FRISBEE_API frisbee_remote *frisbee_remote_retain(frisbee_pool *pool) {
     return pool->remote;
 }
 
-// Runs what was posted, oldest first. `pool` NULL in the end, and nothing can be posted any more.
-static void frisbeei_run_tasks(frisbee_pool *pool, bool last) {
+// Runs what was posted, oldest first. `last`: with a NULL pool, and nothing can be posted any more. True: there were some.
+static bool frisbeei_run_tasks(frisbee_pool *pool, bool last) {
     frisbee_task *task, *first = NULL, *next;
-    if (!pool->remote) return;
+    if (!pool->remote) return false;
     if (FRISBEEI_EXCHANGE(&pool->remote->stop, 0)) pool->stop_run = true;
-    if (!last && !FRISBEEI_LOAD(&pool->remote->tasks)) return;
+    if (!last && !FRISBEEI_LOAD(&pool->remote->tasks)) return false;
     task = FRISBEEI_EXCHANGE(&pool->remote->tasks, last ? frisbeei_gone(pool->remote) : (frisbee_task *)NULL);
     for (; task && task != frisbeei_gone(pool->remote); task = next) {
         next = task->next;
@@ -4263,6 +4278,7 @@ static void frisbeei_run_tasks(frisbee_pool *pool, bool last) {
         next = first->next;
         first->run(first, pool->ending ? NULL : pool);
     }
+    return true;
 }
 
 #if FRISBEEI_SOCKETS
@@ -4346,29 +4362,34 @@ static void frisbeei_run_shutdown(frisbee_pool *pool) {
     if (pool->conn_count == 0) pool->shut = 2;
 }
 
-// What collected: writes, then callbacks at a safe point.
-static void frisbeei_settle(frisbee_pool *pool) {
+// What collected: writes, then callbacks at a safe point. True: there were some.
+static bool frisbeei_settle(frisbee_pool *pool) {
+    bool acted;
     frisbeei_flush_all(pool);
+    acted = pool->released || pool->work_head;
     frisbeei_run_releases(pool);
     if (!pool->ending) frisbeei_run_work(pool);
+    return acted;
 }
 
 static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     frisbee_result result = FRISBEE_OK;
+    bool acted; // callbacks ran before the wait: something has happened, poll must not wait for more
     frisbeei_clock(pool);
     pool->input_later = pool->spent && !pool->fresh_first;
     pool->fresh_first = pool->input_later;
     pool->spent = false;
     pool->budget_packets = pool->desc.budget_packets;
     pool->budget_end = pool->desc.budget_us >= 0 ? pool->now + pool->desc.budget_us : FRISBEEI_NO_TIME;
-    frisbeei_run_tasks(pool, false);
-    frisbeei_settle(pool);
+    acted = frisbeei_run_tasks(pool, false);
+    acted = frisbeei_settle(pool) || acted;
     pool->input_later = false;
+    if (!pool->ending) frisbeei_run_shutdown(pool);
     if (!pool->ending) frisbeei_flush_all(pool);
 #if FRISBEEI_SOCKETS
-    if (!pool->ending) result = frisbeei_poller_wait(pool, frisbeei_wait_ms(pool, pool->shut == 2 || pool->stop_run ? 0 : timeout_ms));
+    if (!pool->ending) result = frisbeei_poller_wait(pool, frisbeei_wait_ms(pool, acted || pool->shut == 2 || pool->stop_run ? 0 : timeout_ms));
 #else
-    (void)timeout_ms;
+    (void)timeout_ms, (void)acted;
 #endif
     frisbeei_clock(pool);
     pool->turn_now = pool->now;
@@ -4377,10 +4398,10 @@ static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     frisbeei_run_events(pool);
 #endif
     frisbeei_run_polled(pool);
-    if (!pool->ending) frisbeei_run_tasks(pool, false);
+    if (!pool->ending) (void)frisbeei_run_tasks(pool, false);
     frisbeei_expire_all(pool);
     frisbeei_run_shutdown(pool);
-    frisbeei_settle(pool);
+    (void)frisbeei_settle(pool);
     if (!pool->ending) frisbeei_flush_all(pool);
     if (pool->ending) return FRISBEE_DESTROYED;
     if (result != FRISBEE_OK) return result;
@@ -4551,7 +4572,7 @@ static void frisbeei_pool_free(frisbee_pool *pool) {
     frisbeei_run_releases(pool);
     for (i = 0; i < pool->listener_count; i++)
         if (pool->listeners[i]) frisbeei_listener_free(pool, i);
-    frisbeei_run_tasks(pool, true);
+    (void)frisbeei_run_tasks(pool, true);
 #if FRISBEEI_SOCKETS
     frisbeei_poller_remove(pool, &pool->wake);
     frisbeei_poller_close(pool);
@@ -4600,9 +4621,6 @@ FRISBEE_API frisbee_result frisbee_shutdown(frisbee_pool *pool, int32_t timeout_
     pool->shut_at = timeout_ms == FRISBEE_NEVER ? FRISBEEI_NO_TIME : pool->now + (int64_t)frisbeei_or(timeout_ms, 5000) * 1000;
     for (i = 0; i < pool->listener_count; i++)
         if (pool->listeners[i]) frisbeei_listener_free(pool, i);
-    // even a pool at rest must turn once to see that nothing is left
-    for (i = 0; i < pool->page_count * FRISBEEI_PAGE && i < pool->desc.max_conns; i++)
-        if (frisbeei_at(pool, i + 1)->state != FRISBEEI_FREE) frisbeei_dirty(pool, frisbeei_at(pool, i + 1));
     return FRISBEE_OK;
 }
 
@@ -5243,12 +5261,36 @@ static void frisbeei_wait_done(frisbee_pool *pool, frisbee_call_id call, const f
     wait->outcome.data = pool->wait_data;
 }
 
+// Starts a call after a look at what has happened since the last poll; between sessions, when the next one is open.
+static frisbee_result frisbeei_call_soon(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, const void *data, size_t length,
+                                         frisbee_call_desc *desc, frisbee_call_id *call) {
+    const frisbeei_conn *conn = frisbeei_find(pool, handle.id);
+    int64_t until = FRISBEEI_NO_TIME;
+    // before a first open the call is queued at once, and its outcome tells why it never opened
+    frisbee_result result = conn && !(conn->flags & FRISBEEI_EVER_OPENED) ? FRISBEE_OK : frisbee_poll(pool, 0);
+    if (result == FRISBEE_DESTROYED) return result;
+    conn = frisbeei_find(pool, handle.id);
+    if (desc->timeout_ms == 0 && conn) desc->timeout_ms = conn->profile->desc.call_ms;
+    if (desc->timeout_ms >= 0) until = pool->now + (int64_t)desc->timeout_ms * 1000;
+    while (result != FRISBEE_DESTROYED) {
+        const int64_t left = until == FRISBEEI_NO_TIME ? INT32_MAX : (until - pool->now + 999) / 1000;
+        result = frisbee_call(pool, handle, operation, data, length, desc, call);
+        if (result != FRISBEE_NOT_SENT || pool->stop_run) return result;
+        if (left <= 0) return FRISBEE_TIMED_OUT;
+        result = frisbee_poll(pool, (int32_t)left);
+        if (result == FRISBEE_SYSTEM) return result;
+        if (desc->timeout_ms > 0) desc->timeout_ms = (int32_t)(until > pool->now ? (until - pool->now + 999) / 1000 : 1);
+    }
+    return result;
+}
+
 FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, const void *data, size_t length,
                                              int32_t timeout_ms, frisbee_outcome *outcome) {
     frisbeei_wait wait;
     frisbee_call_desc desc;
     frisbee_call_id call;
     frisbee_result result;
+    bool stopped;
     if (outcome) memset(outcome, 0, sizeof *outcome);
     if (!pool || !outcome) return FRISBEE_INVALID;
     memset(&wait, 0, sizeof wait);
@@ -5256,11 +5298,13 @@ FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn ha
     desc.timeout_ms = timeout_ms;
     desc.on_reply = frisbeei_wait_done;
     desc.user = &wait;
-    result = pool->depth ? FRISBEE_BUSY : frisbee_call(pool, handle, operation, data, length, &desc, &call);
+    result = pool->depth ? FRISBEE_BUSY : frisbeei_call_soon(pool, handle, operation, data, length, &desc, &call);
     outcome->result = result;
     if (result != FRISBEE_OK) return result;
+    stopped = pool->stop_run; // before: that is for the next run
+    pool->stop_run = false;
     while (!wait.done) {
-        if (pool->stop_run) {
+        if (pool->stop_run || result == FRISBEE_SYSTEM) {
             pool->stop_run = false;
             (void)frisbee_cancel(pool, call);
         }
@@ -5271,8 +5315,8 @@ FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn ha
             outcome->length = 0;
             return FRISBEE_DESTROYED;
         }
-        if (result == FRISBEE_SYSTEM) (void)frisbee_cancel(pool, call);
     }
+    pool->stop_run = pool->stop_run || stopped;
     *outcome = wait.outcome;
     return outcome->result;
 }
@@ -5352,7 +5396,7 @@ FRISBEE_API frisbee_result frisbee_hijack(frisbee_pool *pool, frisbee_conn handl
     if (!pool || !on_hijacked || timeout_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
     if (!conn) return FRISBEE_CLOSED;
     frisbeei_clock_outside(pool);
-    result = frisbeei_hand_begin(pool, conn, FRISBEEI_HAND_OVER, how, frisbeei_or(timeout_ms, 5000));
+    result = frisbeei_hand_begin(pool, conn, FRISBEEI_HAND_OVER, how, frisbeei_or(timeout_ms, 10000));
     if (result != FRISBEE_OK) return result;
     conn->extra->on_hijacked = on_hijacked;
     conn->extra->hijack_user = user;

@@ -1,5 +1,5 @@
-// test_callbacks.c - promise 5: any function from any callback. Every kind of callback does every pair of actions; afterwards each call that
-// was accepted has had exactly one on_reply, each connection exactly one final on_close behind everything else, each hijack its on_hijacked,
+// test_callbacks.c - promise 5: any function from any callback. Every kind of callback does every action, and pairs of them; afterwards each
+// call that was accepted has had exactly one on_reply, each connection exactly one final on_close behind everything else, each hijack its on_hijacked,
 // each borrowed payload its release, each task its run, and no memory and no descriptor is left. Over real sockets, under a virtual clock;
 // built once for each poller. What it finds, it finds best under AddressSanitizer.
 #ifndef FRISBEE_CHECK
@@ -34,6 +34,13 @@ enum kind { KINDS(AS_KIND) KIND_COUNT };
 enum action { ACTIONS(AS_ACTION) ACTION_COUNT };
 static const char *const kind_names[] = {KINDS(AS_TEXT) ""};
 static const char *const action_names[] = {ACTIONS(AS_TEXT) ""};
+
+// What follows an action in the same callback: under AddressSanitizer, which is slower but sees most, every action; else these.
+#ifdef __SANITIZE_ADDRESS__
+static const enum action seconds[] = {ACTIONS(AS_ACTION)};
+#else
+static const enum action seconds[] = {DO_nothing, DO_close_now, DO_destroy, DO_send, DO_call_own, DO_hijack_now, DO_upgrade_now, DO_shut_down};
+#endif
 
 // >>the world: a pool that is tested, and one that plays the peers
 
@@ -681,9 +688,10 @@ static void scenario(enum kind kind, enum action first, enum action second) {
 
 static void every_action(enum kind kind) {
     int descriptors = count_descriptors(), before = check_failures;
-    int first, second;
+    size_t first, second;
     for (first = 0; first < ACTION_COUNT; first++)
-        for (second = 0; second < ACTION_COUNT && check_failures < before + 50; second++) scenario(kind, (enum action)first, (enum action)second);
+        for (second = 0; second < sizeof seconds / sizeof *seconds && check_failures < before + 50; second++)
+            scenario(kind, (enum action)first, seconds[second]);
     CHECK_EQ(count_descriptors(), descriptors);
 }
 
