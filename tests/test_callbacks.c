@@ -63,7 +63,7 @@ static struct {
     uint64_t now;
     frisbee_pool *pool, *peer;
     frisbee_listener listener;
-    char address[64], peer_address[64];
+    char address[128], peer_address[128], text[128];
     frisbee_conn self, other, peer_self, peer_other, accepted_at_peer;
     frisbee_call_id own_call, other_call;
     frisbee_remote *remote;
@@ -263,6 +263,14 @@ static frisbee_result resolve(void *context, const char *host, uint64_t token) {
 
 // >>actions
 
+// Local sockets, so that thousands of scenarios do not fill the system with ports that rest.
+static const char *local_address(const char *name) {
+    static char address[128];
+    const char *where = getenv("TMPDIR");
+    snprintf(address, sizeof address, "unix:%.40s/frisbee_callbacks_%s_%ld", where && *where ? where : "/tmp", name, (long)getpid());
+    return address;
+}
+
 static frisbee_conn_desc plain_desc(void) {
     frisbee_conn_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -437,7 +445,7 @@ static void perform(enum action action, frisbee_pool *pool, frisbee_conn self) {
         CHECK(result == FRISBEE_BUSY || (w.destroyed && result != FRISBEE_OK));
         break;
     case DO_listener_close: frisbee_listener_close(pool, w.listener); break;
-    case DO_listen_new: frisbee_listen(pool, "127.0.0.1:0", &desc, &listener); break;
+    case DO_listen_new: frisbee_listen(pool, local_address("new"), &desc, &listener); break;
     case DO_shut_down: frisbee_shutdown(pool, 300); break;
     case DO_stop_run: frisbee_stop(pool); break;
     case DO_set_user:
@@ -451,7 +459,7 @@ static void perform(enum action action, frisbee_pool *pool, frisbee_conn self) {
         frisbee_queued(pool, self);
         frisbee_next_timeout(pool);
         frisbee_system_error(pool);
-        frisbee_conn_address(pool, self, true, w.peer_address, sizeof w.peer_address);
+        frisbee_conn_address(pool, self, true, w.text, sizeof w.text);
         break;
     case DO_flush: frisbee_flush(pool); break;
     case DO_post:
@@ -514,9 +522,10 @@ static void set_up(void) {
     desc.allocator.release = held_release;
     desc.now_us = virtual_now;
     desc.resolve = resolve;
+    desc.read_buffer = 16384; // a quicker test
     if (!CHECK_EQ(frisbee_pool_create(&desc, &w.pool), FRISBEE_OK) || !CHECK_EQ(frisbee_pool_create(&desc, &w.peer), FRISBEE_OK)) exit(1);
     w.remote = frisbee_remote_retain(w.pool);
-    CHECK_EQ(frisbee_listen(w.pool, "127.0.0.1:0", &plain, &w.listener), FRISBEE_OK);
+    CHECK_EQ(frisbee_listen(w.pool, local_address("own"), &plain, &w.listener), FRISBEE_OK);
     CHECK_EQ(frisbee_listener_address(w.pool, w.listener, w.address, sizeof w.address), FRISBEE_OK);
     if (raw) conn.protocol = &protocol;
     if (w.kind == IN_wrap) conn.wrap = wrap;
@@ -527,7 +536,7 @@ static void set_up(void) {
         serving.events = NULL;
         conn.retry_min_ms = 10;
         conn.events = &events_without_end; // whose own close would be no reason to come back
-        CHECK_EQ(frisbee_listen(w.peer, "127.0.0.1:0", &serving, &at_peer), FRISBEE_OK);
+        CHECK_EQ(frisbee_listen(w.peer, local_address("peer"), &serving, &at_peer), FRISBEE_OK);
         CHECK_EQ(frisbee_listener_address(w.peer, at_peer, w.peer_address, sizeof w.peer_address), FRISBEE_OK);
         CHECK_EQ(frisbee_connect(w.pool, w.peer_address, &conn, &w.self), FRISBEE_OK);
         expect_conn(FRISBEE_OK, w.self);

@@ -691,16 +691,22 @@ static void promise_2_struck_from_the_queue(void) { // a call that ends while it
     struct client c;
     struct raw_packet packet;
     struct reply timed, cancelled;
-    frisbee_call_id id;
-    int fd, requests = 0;
+    frisbee_call_desc desc;
+    frisbee_call_id id, lent;
+    int fd, requests = 0, released = 0;
     begin();
+    memset(&desc, 0, sizeof desc);
+    desc.release = count_release;
+    desc.user = &released;
     fd = adopt(&c, NULL, FRISBEE_CONNECTOR, 1);
     WAIT_FOR(c.seen.opened == 1);
     CHECK_EQ(frisbee_send(c.pool, c.conn, NOBODY, 1, data, sizeof data), FRISBEE_OK); // blocks the queue
     CHECK_EQ(call(c.pool, c.conn, ECHO, "1", 1, 30, &timed, NULL), FRISBEE_OK);
     CHECK_EQ(call(c.pool, c.conn, ECHO, "2", 1, 0, &cancelled, &id), FRISBEE_OK);
+    CHECK_EQ(frisbee_call(c.pool, c.conn, ECHO, "borrowed", 8, &desc, &lent), FRISBEE_OK);
     turns(5);
     CHECK_EQ(frisbee_cancel(c.pool, id), FRISBEE_OK);
+    CHECK_EQ(frisbee_cancel(c.pool, lent), FRISBEE_OK);
     WAIT_FOR(timed.count == 1 && cancelled.count == 1);
     CHECK(timed.result == FRISBEE_TIMED_OUT && !timed.sent);
     CHECK(cancelled.result == FRISBEE_CANCELLED && !cancelled.sent);
@@ -710,6 +716,7 @@ static void promise_2_struck_from_the_queue(void) { // a call that ends while it
         requests += packet.operation == ECHO;
     } while (packet.id != 2 || packet.operation != NOBODY);
     CHECK_EQ(requests, 0);
+    WAIT_FOR(released == 1);
     close(fd);
     end();
 }

@@ -14,7 +14,7 @@ manual)
     for role in server client; do
         {
             printf '#include "frisbee.h"\n#include <stdio.h>\n'
-            test "$role" = server || printf 'int main(void) {\n    frisbee_pool *pool;\n'
+            test "$role" = server || printf 'int main(void) {\n'
             awk -v start="^    A $role " '
                 $0 ~ start { on = 1; next }
                 on && /^        / { print substr($0, 5); next }
