@@ -110,7 +110,7 @@
     6. TIME
     =======
     The pool does nothing between polls: a program that does not poll for heartbeat_timeout_ms (a long handler counts) looks dead to its peers.
-    Times are milliseconds in int32_t; 0 is the default, FRISBEE_NEVER switches off (but timeouts of poll are what they say).
+    Times are milliseconds in int32_t, at most 2^30 (12 days; more counts as that); 0 is the default, FRISBEE_NEVER switches off (but timeouts of poll are what they say).
     A deadline that has passed is noticed in the next turn, after input was read. No call times out in the turn that started it.
         connect_ms    10000   from the look-up of the name to the connected socket
         open_ms        5000   the transport's handshake
@@ -526,7 +526,7 @@ FRISBEE_API frisbee_result frisbee_listener_close(frisbee_pool *pool, frisbee_li
 
 // Connects, never blocking: on_open or on_close follows in a poll. Addresses as above, also with a host name; each of its addresses is tried.
 // Sends and calls may start at once. With retry_min_ms the connection comes back by itself until closed. conn may be NULL.
-// INVALID: not an address. EXHAUSTED: max_conns. UNSUPPORTED: a name, without threads and without resolve hook.
+// INVALID: not an address. EXHAUSTED: max_conns. UNSUPPORTED: a name, without resolve hook and without threads or in a fixed block.
 FRISBEE_API frisbee_result frisbee_connect(frisbee_pool *pool, const char *address, const frisbee_conn_desc *desc, frisbee_conn *conn);
 
 // Takes a connected stream socket (made non-blocking and close-on-exec). desc->role is required. `prefill` was already read from it
@@ -656,7 +656,8 @@ typedef void (*frisbee_on_hijacked)(frisbee_pool *pool, frisbee_conn conn, const
 FRISBEE_API frisbee_result frisbee_hijack(frisbee_pool *pool, frisbee_conn conn, frisbee_hijack_how how, int32_t timeout_ms,
                                           frisbee_on_hijacked on_hijacked, void *user);
 
-// Swaps the protocol: packets to a protocol in one of the three ways (bounded by open_ms), a protocol to another or (NULL) to packets with NOW.
+// Swaps the protocol: packets to a protocol in one of the three ways (bounded by open_ms), a protocol to another or (NULL) to packets with NOW
+// (v1, unless the description's wire says v0 or the connection has spoken packets before).
 // Acts after the callback returns; bytes that are left go to the new protocol in the same turn. Calls in flight end first.
 FRISBEE_API frisbee_result frisbee_upgrade(frisbee_pool *pool, frisbee_conn conn, frisbee_hijack_how how, const frisbee_protocol *protocol);
 
@@ -920,6 +921,7 @@ enum {
     FRISBEEI_ADDRESSES = 8,             // of one name
     FRISBEEI_LINGER_MS = 2000,          // after our end, for the peer's
     FRISBEEI_WAIT_WIRE_MS = 1000,
+    FRISBEEI_LONGEST_MS = 1 << 30,      // ticks of 32 bits tell the order of times only within half their range
     FRISBEEI_ACCEPTS = 64,              // of one listener in a turn
     FRISBEEI_ACCEPT_PAUSE_MS = 100,     // after accept ran out of descriptors
     FRISBEEI_HANGUP = 4                 // readiness beside FRISBEE_READ and FRISBEE_WRITE: error or both directions ended
@@ -1156,7 +1158,7 @@ struct frisbee_pool {
     uint32_t listener_count, listener_room;
     int64_t accept_at; // when tired listeners wake; 0: none is tired
     int64_t shut_at;
-    frisbeei_chunk *spare_chunks, *released;
+    frisbeei_chunk *spare_chunks, *released, *released_tail;
     uint8_t *spare_smalls;
     uint32_t spare_chunk_count, spare_small_count, large_chunks;
     frisbee_remote *remote;
@@ -1394,7 +1396,7 @@ FRISBEE_API frisbee_result frisbee_decode(frisbee_wire wire, const void *data, s
     packet->from.id = (uint16_t)frisbeei_get16(at);
     packet->from.operation = (uint16_t)frisbeei_get16(at + 2);
     packet->length = frisbeei_get32(at + 4);
-    if (packet->length > most) return FRISBEE_TOO_LARGE;
+    if (packet->length > most || packet->length > (size_t)-1 - header) return FRISBEE_TOO_LARGE;
     *used = header + packet->length;
     if (length < *used) return FRISBEE_AGAIN;
     packet->data = at + 8;
@@ -1468,7 +1470,9 @@ static void frisbeei_conn_give(frisbee_pool *pool, frisbeei_conn *conn) {
     pool->conn_count--;
 }
 
+// What a closed connection's callbacks still ask for it is not worth remembering: it must not be in the list when it is given back.
 static void frisbeei_work(frisbee_pool *pool, frisbeei_conn *conn, uint8_t bits) {
+    if (conn->state == FRISBEEI_CLOSED && bits != FRISBEEI_WORK_CLOSE) return;
     conn->work = (uint8_t)(conn->work | bits);
     if (conn->flags & FRISBEEI_HAS_WORK) return;
     conn->flags |= FRISBEEI_HAS_WORK;
@@ -1654,10 +1658,10 @@ static void frisbeei_chunk_append(frisbeei_conn *conn, frisbeei_chunk *chunk) {
 // A finished piece: freed, or, if somebody waits for its release, kept until callbacks may run.
 static void frisbeei_chunk_done(frisbee_pool *pool, frisbeei_chunk *chunk) {
     if (chunk->release) {
-        frisbeei_chunk **at = &pool->released;
-        while (*at) at = &(*at)->next;
         chunk->next = NULL;
-        *at = chunk;
+        if (pool->released) pool->released_tail->next = chunk;
+        else pool->released = chunk;
+        pool->released_tail = chunk;
     } else frisbeei_chunk_free(pool, chunk);
 }
 
@@ -2106,6 +2110,7 @@ static frisbee_result frisbeei_poller_wait(frisbee_pool *pool, int timeout_ms) {
                        (events & (POLLERR | POLLHUP | POLLNVAL) ? (unsigned)FRISBEEI_HANGUP : 0u);
         pool->event_count++;
     }
+    if (pool->event_count < FRISBEE_EVENTS) i = 1; // all were found; another one is first next time, lest a budget favours one
     pool->fd_next = pool->fd_count ? (pool->fd_next + i) % pool->fd_count : 0;
     return FRISBEE_OK;
 }
@@ -3280,7 +3285,7 @@ static void frisbeei_swap_protocol(frisbee_pool *pool, frisbeei_conn *conn, cons
     frisbee_result result = FRISBEE_OK;
     extra->hand = FRISBEEI_HAND_NONE;
     extra->raw = false;
-    conn->flags &= ~(uint32_t)(FRISBEEI_FENCED | FRISBEEI_PARTIAL);
+    conn->flags &= ~(uint32_t)(FRISBEEI_FENCED | FRISBEEI_PARTIAL | FRISBEEI_END_TOLD);
     if (old && extra->started && old->stop) old->stop(pool, frisbeei_handle(conn), extra->state);
     extra->started = false;
     if (conn->state != FRISBEEI_OPEN) return;
@@ -3293,7 +3298,6 @@ static void frisbeei_swap_protocol(frisbee_pool *pool, frisbeei_conn *conn, cons
         if (result != FRISBEE_OK) frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
     } else {
         conn->heard = pool->tick;
-        if (conn->wire == FRISBEE_WIRE_AUTO || conn->wire == FRISBEE_WIRE_WAIT) conn->state = FRISBEEI_SNIFFING;
         frisbeei_timer_in(pool, conn, 0); // heartbeats count again
     }
     if (conn->in_size) conn->flags |= FRISBEEI_STASHED;
@@ -3362,7 +3366,7 @@ static frisbee_result frisbeei_hand_begin(frisbee_pool *pool, frisbeei_conn *con
     conn->extra->hand_deadline = timeout_ms < 0 ? FRISBEEI_NO_TIME : pool->now + (int64_t)timeout_ms * 1000;
     if (timeout_ms >= 0) frisbeei_timer_need(pool, conn, conn->extra->hand_deadline);
     if (conn->extra->raw && pool->current == conn) pool->stop = true;
-    if (conn->flags & FRISBEEI_PAUSED) conn->flags &= ~(uint32_t)FRISBEEI_PAUSED;
+    conn->flags &= ~(uint32_t)(FRISBEEI_PAUSED | FRISBEEI_UNWATCHED);
     frisbeei_interest(pool, conn);
     frisbeei_work(pool, conn, FRISBEEI_WORK_HAND | FRISBEEI_WORK_INPUT);
     return FRISBEE_OK;
@@ -3459,6 +3463,7 @@ static void frisbeei_ready(frisbee_pool *pool, frisbeei_conn *conn) {
     else if (frisbeei_is_packets(conn)) {
         conn->state = FRISBEEI_SNIFFING;
         if (!acceptor) frisbeei_deadline(pool, conn, FRISBEEI_WAIT_WIRE_MS);
+        frisbeei_timer_in(pool, conn, conn->profile->desc.idle_ms);
         frisbeei_interest(pool, conn);
         if (conn->in_size || conn->io) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
         return;
@@ -3623,7 +3628,7 @@ static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
         conn->session++;
         conn->wire = FRISBEE_WIRE_AUTO;
         if (!keep_queue) conn->header = 10;
-        conn->flags &= FRISBEEI_EVER_OPENED | FRISBEEI_IS_DIRTY | FRISBEEI_HAS_WORK | FRISBEEI_WANT_WRITABLE | FRISBEEI_PAUSED | (keep_queue ? (uint32_t)FRISBEEI_FINISH : 0u);
+        conn->flags &= FRISBEEI_EVER_OPENED | FRISBEEI_ACCEPTED | FRISBEEI_IS_DIRTY | FRISBEEI_HAS_WORK | FRISBEEI_WANT_WRITABLE | FRISBEEI_PAUSED | (keep_queue ? (uint32_t)FRISBEEI_FINISH : 0u);
         conn->pings = 0;
         conn->state = FRISBEEI_WAITING;
         frisbeei_deadline(pool, conn, info.retry_ms);
@@ -4124,6 +4129,7 @@ static void frisbeei_expire_heartbeat(frisbee_pool *pool, frisbeei_conn *conn, i
     const frisbee_conn_desc *desc = &conn->profile->desc;
     const uint32_t since = (int32_t)(conn->heard - conn->pinged) > 0 ? conn->heard : conn->pinged;
     if (desc->heartbeat_ms < 0 || conn->state != FRISBEEI_OPEN || !frisbeei_is_packets(conn) || frisbeei_handing(conn) || conn->flags & FRISBEEI_ENDED) return;
+    if (conn->flags & FRISBEEI_STASHED) conn->heard = pool->tick; // what it said is not even handed out yet
     if (frisbeei_may_read(conn) && frisbeei_due(pool, conn->heard, desc->heartbeat_timeout_ms, next)) {
         frisbeei_try(pool, conn, FRISBEE_READ); // what came is read before the peer is called dead
         if (conn->state != FRISBEEI_OPEN || conn->flags & FRISBEEI_ENDED) return;
@@ -4145,7 +4151,10 @@ static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbee_conn_desc *desc = &conn->profile->desc;
     int64_t next = FRISBEEI_NO_TIME;
     if (conn->calls && conn->calls->timed) {
-        if ((int32_t)(pool->turn_tick - conn->calls->due) >= 0) frisbeei_calls_sweep(pool, conn);
+        if ((int32_t)(pool->turn_tick - conn->calls->due) >= 0) {
+            if (conn->state == FRISBEEI_OPEN) frisbeei_try(pool, conn, FRISBEE_READ); // the reply may have come already
+            frisbeei_calls_sweep(pool, conn);
+        }
         if (conn->calls && conn->calls->timed) {
             const int64_t at = (pool->turn_now / 1000 + (int32_t)(conn->calls->due - pool->turn_tick)) * 1000;
             if (at < next) next = at;
@@ -4158,7 +4167,7 @@ static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
         if (conn->flags & FRISBEEI_FENCED && !frisbeei_handing(conn) && frisbeei_due(pool, conn->packet_since, desc->packet_ms, &next))
             frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
         if (conn->flags & FRISBEEI_STALLED && frisbeei_due(pool, conn->write_since, desc->write_ms, &next)) frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
-        if (desc->idle_ms >= 0 && conn->flags & FRISBEEI_OPENED && frisbeei_due(pool, conn->used, desc->idle_ms, &next))
+        if (desc->idle_ms >= 0 && frisbeei_due(pool, conn->used, desc->idle_ms, &next))
             frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
         if (frisbeei_handing(conn) && conn->extra->hand_deadline != FRISBEEI_NO_TIME) {
             if (conn->extra->hand_deadline <= pool->turn_now) frisbeei_hand_step(pool, conn, true);
@@ -4325,6 +4334,7 @@ static void frisbeei_run_events(frisbee_pool *pool) {
         if (event.token >> 32) {
             frisbeei_conn *conn = frisbeei_find(pool, event.token); // gone, if a callback of this batch closed it
             if (!conn) continue;
+            frisbeei_clock(pool);
             frisbeei_try(pool, conn, event.ready);
             // who answers only his peer is flushed while his queue is in the cache; output for several waits for the end of the turn
             if (pool->dirty_tail == (uint32_t)event.token && pool->dirty_head == pool->dirty_tail) frisbeei_flush_all(pool);
@@ -4342,6 +4352,7 @@ static void frisbeei_run_polled(frisbee_pool *pool) {
         while ((conn = frisbeei_each(pool, &index)) != NULL && (rounds == 0 || index <= first)) {
             if (pool->ending || pool->spent) return;
             pool->polled_next = index;
+            frisbeei_clock(pool);
             if (conn->flags & FRISBEEI_POLLED) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
         }
     pool->polled_next = 0;
@@ -4384,8 +4395,11 @@ static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     acted = frisbeei_run_tasks(pool, false);
     acted = frisbeei_settle(pool) || acted;
     pool->input_later = false;
-    if (!pool->ending) frisbeei_run_shutdown(pool);
     if (!pool->ending) frisbeei_flush_all(pool);
+    if (pool->shut == 1 && !pool->ending) {
+        frisbeei_run_shutdown(pool);
+        frisbeei_flush_all(pool);
+    }
 #if FRISBEEI_SOCKETS
     if (!pool->ending) result = frisbeei_poller_wait(pool, frisbeei_wait_ms(pool, acted || pool->shut == 2 || pool->stop_run ? 0 : timeout_ms));
 #else
@@ -4681,7 +4695,9 @@ static frisbee_result frisbeei_profile_fill(const frisbee_pool *pool, frisbee_co
     for (i = 0; i < sizeof times / sizeof times[0]; i++) {
         if (*times[i] < FRISBEE_NEVER) return FRISBEE_INVALID;
         *times[i] = frisbeei_or(*times[i], defaults[i]);
+        if (*times[i] > FRISBEEI_LONGEST_MS) *times[i] = FRISBEEI_LONGEST_MS;
     }
+    if (desc->retry_max_ms < 0) desc->retry_max_ms = FRISBEEI_LONGEST_MS;
     if (desc->role == FRISBEE_ROLE_DEFAULT) desc->role = role;
     if (desc->role != FRISBEE_CONNECTOR && desc->role != FRISBEE_ACCEPTOR) return FRISBEE_INVALID;
     if ((unsigned)desc->wire > (unsigned)FRISBEE_WIRE_WAIT || (desc->route_count && !desc->routes)) return FRISBEE_INVALID;
@@ -4727,6 +4743,16 @@ static frisbee_result frisbeei_profile_new(frisbee_pool *pool, const frisbee_con
     return FRISBEE_OK;
 }
 
+// Undoes frisbeei_conn_new when a later step failed.
+static frisbee_result frisbeei_conn_undo(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result result) {
+    frisbeei_in_drop(pool, conn);
+    if (conn->io) frisbeei_give_back(pool, conn->io, sizeof *conn->io);
+    frisbeei_extra_drop(pool, conn);
+    frisbeei_profile_release(pool, conn->profile);
+    frisbeei_conn_give(pool, conn);
+    return result;
+}
+
 // A connection that connect, adopt or attach begins; its session starts in the next poll.
 static frisbee_result frisbeei_conn_new(frisbee_pool *pool, const frisbee_conn_desc *desc, frisbee_role role, frisbeei_conn **out) {
     frisbeei_profile *profile;
@@ -4749,20 +4775,11 @@ static frisbee_result frisbeei_conn_new(frisbee_pool *pool, const frisbee_conn_d
     if (profile->desc.role == FRISBEE_ACCEPTOR) conn->flags |= FRISBEEI_ACCEPTED;
     if (profile->desc.protocol) {
         result = frisbeei_extra_need(pool, conn);
-        if (result == FRISBEE_OK) conn->extra->protocol = profile->desc.protocol;
+        if (result != FRISBEE_OK) return frisbeei_conn_undo(pool, conn, result);
+        conn->extra->protocol = profile->desc.protocol;
     }
     *out = conn;
-    return result;
-}
-
-// Undoes frisbeei_conn_new when a later step failed.
-static frisbee_result frisbeei_conn_undo(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result result) {
-    frisbeei_in_drop(pool, conn);
-    if (conn->io) frisbeei_give_back(pool, conn->io, sizeof *conn->io);
-    frisbeei_extra_drop(pool, conn);
-    frisbeei_profile_release(pool, conn->profile);
-    frisbeei_conn_give(pool, conn);
-    return result;
+    return FRISBEE_OK;
 }
 
 static void frisbeei_conn_begin(frisbee_pool *pool, frisbeei_conn *conn, frisbee_conn *out) {
@@ -4782,7 +4799,7 @@ static frisbee_result frisbeei_prefill(frisbee_pool *pool, frisbeei_conn *conn, 
 
 FRISBEE_API frisbee_result frisbee_attach(frisbee_pool *pool, const frisbee_transport *transport, const frisbee_conn_desc *desc, const void *prefill,
                                           size_t length, frisbee_conn *out) {
-    frisbeei_conn *conn;
+    frisbeei_conn *conn = NULL;
     frisbee_result result;
     if (!pool || !transport || !transport->write || !transport->close || !desc) return FRISBEE_INVALID;
     result = frisbeei_conn_new(pool, desc, FRISBEE_ROLE_DEFAULT, &conn);
@@ -4799,7 +4816,7 @@ FRISBEE_API frisbee_result frisbee_attach(frisbee_pool *pool, const frisbee_tran
 #if FRISBEEI_SOCKETS
 FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill, size_t length,
                                          frisbee_conn *out) {
-    frisbeei_conn *conn;
+    frisbeei_conn *conn = NULL;
     frisbee_result result;
     if (!pool || socket_ < 0 || !desc) return FRISBEE_INVALID;
     result = frisbeei_conn_new(pool, desc, FRISBEE_ROLE_DEFAULT, &conn);
@@ -4816,14 +4833,14 @@ FRISBEE_API frisbee_result frisbee_connect(frisbee_pool *pool, const char *addre
     char text[320];
     const char *port = NULL;
     frisbeei_address numeric;
-    frisbeei_conn *conn;
+    frisbeei_conn *conn = NULL;
     frisbeei_extra *extra;
     frisbee_result result;
     if (!pool) return FRISBEE_INVALID;
     result = frisbeei_split(address, text, sizeof text, &port);
     if (result == FRISBEE_OK && (text[0] == 0 || strcmp(text, "*") == 0)) result = FRISBEE_INVALID;
     if (result != FRISBEE_OK) return result;
-    if (!FRISBEEI_THREADS && !pool->desc.resolve && !frisbeei_numeric(text, port, &numeric)) return FRISBEE_UNSUPPORTED;
+    if ((!FRISBEEI_THREADS || pool->fixed) && !pool->desc.resolve && !frisbeei_numeric(text, port, &numeric)) return FRISBEE_UNSUPPORTED;
     result = frisbeei_conn_new(pool, desc, FRISBEE_CONNECTOR, &conn);
     if (result != FRISBEE_OK) return result;
     result = frisbeei_extra_need(pool, conn);
@@ -5211,6 +5228,7 @@ FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle,
     call->operation = operation;
     call->state = FRISBEEI_CALL_LIVE;
     if (timeout_ms == 0) timeout_ms = conn->profile->desc.call_ms;
+    if (timeout_ms > FRISBEEI_LONGEST_MS) timeout_ms = FRISBEEI_LONGEST_MS;
     call->timed = timeout_ms >= 0;
     call->due = pool->tick + (uint32_t)timeout_ms;
     conn->calls->live++;
@@ -5272,16 +5290,15 @@ static frisbee_result frisbeei_call_soon(frisbee_pool *pool, frisbee_conn handle
     conn = frisbeei_find(pool, handle.id);
     if (desc->timeout_ms == 0 && conn) desc->timeout_ms = conn->profile->desc.call_ms;
     if (desc->timeout_ms >= 0) until = pool->now + (int64_t)desc->timeout_ms * 1000;
-    while (result != FRISBEE_DESTROYED) {
+    for (;;) {
         const int64_t left = until == FRISBEEI_NO_TIME ? INT32_MAX : (until - pool->now + 999) / 1000;
         result = frisbee_call(pool, handle, operation, data, length, desc, call);
         if (result != FRISBEE_NOT_SENT || pool->stop_run) return result;
         if (left <= 0) return FRISBEE_TIMED_OUT;
         result = frisbee_poll(pool, (int32_t)left);
-        if (result == FRISBEE_SYSTEM) return result;
+        if (result == FRISBEE_SYSTEM || result == FRISBEE_DESTROYED) return result;
         if (desc->timeout_ms > 0) desc->timeout_ms = (int32_t)(until > pool->now ? (until - pool->now + 999) / 1000 : 1);
     }
-    return result;
 }
 
 FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, const void *data, size_t length,

@@ -420,8 +420,8 @@ static MAYBE_UNUSED int raw_connect(const char *address) {
     struct sockaddr_storage to;
     socklen_t length = parse_address(address, &to);
     int fd = length ? socket(to.ss_family, SOCK_STREAM, 0) : -1, one = 1;
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, length)) {
-        CHECK(!"raw_connect connects");
+    int connected = fd >= 0 && connect(fd, (struct sockaddr *)&to, length) == 0;
+    if (!CHECK(connected)) {
         if (fd >= 0) close(fd);
         return -1;
     }

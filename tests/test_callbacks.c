@@ -1,7 +1,7 @@
-// test_callbacks.c - promise 5: any function from any callback. Every kind of callback does every action, and pairs of them; afterwards each
-// call that was accepted has had exactly one on_reply, each connection exactly one final on_close behind everything else, each hijack its on_hijacked,
-// each borrowed payload its release, each task its run, and no memory and no descriptor is left. Over real sockets, under a virtual clock;
-// built once for each poller. What it finds, it finds best under AddressSanitizer.
+// test_callbacks.c - promise 5: any function from any callback. Every kind of callback does every action, and pairs of them; afterwards
+// each call that was accepted has had exactly one on_reply, each connection exactly one final on_close behind everything else, each hijack
+// its on_hijacked, each borrowed payload its release, each task its run, and no memory and no descriptor is left. Over real sockets, under
+// a virtual clock; built once for each poller. What it finds, it finds best under AddressSanitizer.
 #ifndef FRISBEE_CHECK
 #define FRISBEE_CHECK
 #endif
@@ -218,7 +218,8 @@ static frisbee_result protocol_start(frisbee_pool *pool, frisbee_conn conn, void
     return FRISBEE_OK;
 }
 
-static frisbee_result protocol_input(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used, size_t *need) {
+static frisbee_result protocol_input(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used,
+                                     size_t *need) {
     (void)need;
     see(conn);
     CHECK(state == (void *)&w && w.started > w.stopped);
@@ -635,7 +636,7 @@ static void trigger(void) {
         break;
     case KIND_COUNT: break;
     }
-    if (w.kind == IN_on_close_at_destroy || w.kind == IN_reply_at_destroy || w.kind == IN_protocol_stop_at_destroy || w.kind == IN_release_at_destroy) {
+    if (w.kind >= IN_on_close_at_destroy) { // the last kinds, all at destroy
         w.polling = 1;
         w.destroyed = 1;
         frisbee_pool_destroy(w.pool);

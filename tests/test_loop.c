@@ -491,7 +491,7 @@ static void stale_close(frisbee_pool *pool, frisbee_conn conn, const frisbee_clo
 static void promise_1_a_stale_event_meets_nobody(void) {
     static const frisbee_events events = {record_open, stale_packet, NULL, NULL, stale_close};
     uint8_t out[32];
-    int round, reused = 0, hole;
+    int round, reused = 0, hole, i;
     for (round = 0; round < 8; round++) { // whose event comes first, when the new one comes, and what B's event is
         int pair_a[2], pair_b[2], pair_c[2], b_first = round & 1, now = round >> 1 & 1, reset = round >> 2;
         size_t n = put_packet(out, 1, NOBODY, 1, "ab", now ? 2 : 1);
@@ -507,12 +507,14 @@ static void promise_1_a_stale_event_meets_nobody(void) {
         raw_pair(pair_c);
         stale.wanted = pair_b[1];
         stale.spare = pair_c[1];
-        while ((hole = dup(pair_c[0])) < stale.wanted && CHECK(stale.hole_count < 8)) stale.holes[stale.hole_count++] = hole; // B's is to be the lowest
+        while ((hole = dup(pair_c[0])) < stale.wanted && CHECK(stale.hole_count < 8)) // B's number is to be the lowest that gets free
+            stale.holes[stale.hole_count++] = hole;
         close(hole);
-        stale.desc.user = b_first ? &stale.b.seen : &stale.a.seen;
-        CHECK_EQ(frisbee_adopt(stale.pool, b_first ? pair_b[1] : pair_a[1], &stale.desc, NULL, 0, b_first ? &stale.b.conn : &stale.a.conn), FRISBEE_OK);
-        stale.desc.user = b_first ? &stale.a.seen : &stale.b.seen;
-        CHECK_EQ(frisbee_adopt(stale.pool, b_first ? pair_a[1] : pair_b[1], &stale.desc, NULL, 0, b_first ? &stale.a.conn : &stale.b.conn), FRISBEE_OK);
+        for (i = 0; i < 2; i++) {
+            struct client *who = (i == 0) == b_first ? &stale.b : &stale.a;
+            stale.desc.user = &who->seen;
+            CHECK_EQ(frisbee_adopt(stale.pool, who == &stale.b ? pair_b[1] : pair_a[1], &stale.desc, NULL, 0, &who->conn), FRISBEE_OK);
+        }
         WAIT_FOR(stale.a.seen.opened && stale.b.seen.opened);
         CHECK_EQ(send(pair_a[0], out, n, 0), n);
         if (reset) raw_reset(pair_b[0]);
@@ -801,7 +803,8 @@ static void route_stops(frisbee_pool *pool, const frisbee_packet *packet, void *
 }
 
 static void promise_2_call_wait(void) {
-    static const frisbee_route routes[] = {{ECHO, route_echo, NULL}, {SWALLOW, route_swallow, NULL}, {20, route_blocks, NULL}, {21, route_stops, NULL}};
+    static const frisbee_route routes[] = {
+        {ECHO, route_echo, NULL}, {SWALLOW, route_swallow, NULL}, {20, route_blocks, NULL}, {21, route_stops, NULL}};
     struct server s;
     struct client c;
     frisbee_conn_desc desc = quiet(NULL);
@@ -1630,8 +1633,9 @@ static frisbee_result fate_of(struct server *s, const void *data, size_t length)
 }
 
 static void promise_6_greetings_of_others(void) {
-    static const char *const greetings[] = {"\x16\x03\x01\x02", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.0\r\n\r\n", "SSH-2.0-OpenSSH_9.6\r\n",
-                                            "EHLO example.com\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"};
+    static const char *const greetings[] = {
+        "\x16\x03\x01\x02",       "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.0\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.6\r\n", "EHLO example.com\r\n",             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"};
     struct server s;
     struct client other;
     size_t i;
@@ -1891,7 +1895,8 @@ static void promise_7_close_with_unread_input(void) {
         memset(in, 0, sizeof in);
         while (sent < sizeof junk && (wrote = send(fd, junk + sent, sizeof junk - sent, MSG_NOSIGNAL)) > 0) sent += (size_t)wrote;
         turns(round % 5);
-        whole += raw_packet(fd, 1, &packet, in, sizeof in) && packet.length == sizeof in && memcmp(in, large, sizeof in) == 0 && raw_ended(fd) == RAW_FIN;
+        whole += raw_packet(fd, 1, &packet, in, sizeof in) && packet.length == sizeof in && memcmp(in, large, sizeof in) == 0 &&
+                 raw_ended(fd) == RAW_FIN;
         close(fd);
         WAIT_FOR(s.seen.finals == round + 1);
         CHECK_EQ(s.seen.info.reason, FRISBEE_OK);
@@ -1960,8 +1965,9 @@ static void take(frisbee_pool *pool, frisbee_conn conn, const frisbee_hijacked *
         t->unsent = (uint8_t *)malloc(t->unsent_length);
         if (t->unsent) memcpy(t->unsent, hijacked->unsent.data, t->unsent_length);
     }
-    if (hijacked->result == FRISBEE_OK) CHECK(fcntl(t->fd, F_GETFL) & O_NONBLOCK);
-    if (hijacked->result == FRISBEE_OK && t->greeting) CHECK_EQ(send(t->fd, t->greeting, strlen(t->greeting), MSG_NOSIGNAL), strlen(t->greeting));
+    if (hijacked->result != FRISBEE_OK) return;
+    CHECK(fcntl(t->fd, F_GETFL) & O_NONBLOCK);
+    if (t->greeting) CHECK_EQ(send(t->fd, t->greeting, strlen(t->greeting), MSG_NOSIGNAL), strlen(t->greeting));
 }
 
 static int has_raw(const struct taken *t, const void *expected, size_t length) { // unread, then the socket, are exactly these bytes
@@ -2261,6 +2267,115 @@ static void promise_7_adopt_with_prefill(void) {
     }
 }
 
+// A transport on top of another: every byte is inverted, a few thousand at a time. `below` is the socket, or the test's own read and write.
+struct inverter {
+    frisbee_transport below;
+    uint8_t out[3000];
+};
+static int inverters;
+
+static frisbee_result inverter_read(void *context, void *into, size_t room, size_t *done) {
+    struct inverter *inverter = (struct inverter *)context;
+    frisbee_result result = inverter->below.read(inverter->below.context, into, room < 3000 ? room : 3000, done);
+    size_t i;
+    for (i = 0; result == FRISBEE_OK && i < *done; i++) ((uint8_t *)into)[i] ^= 0xFF;
+    return result;
+}
+
+static frisbee_result inverter_write(void *context, const frisbee_span *spans, size_t count, size_t *done) {
+    struct inverter *inverter = (struct inverter *)context;
+    frisbee_span span;
+    size_t i, k;
+    span.data = inverter->out;
+    span.length = 0;
+    for (i = 0; i < count; i++)
+        for (k = 0; k < spans[i].length && span.length < sizeof inverter->out; k++)
+            inverter->out[span.length++] = ((const uint8_t *)spans[i].data)[k] ^ 0xFF;
+    *done = 0;
+    return count ? inverter->below.write(inverter->below.context, &span, 1, done) : FRISBEE_OK;
+}
+
+static frisbee_result inverter_finish(void *context) {
+    struct inverter *inverter = (struct inverter *)context;
+    return inverter->below.finish(inverter->below.context);
+}
+
+static frisbee_socket inverter_socket(void *context) {
+    struct inverter *inverter = (struct inverter *)context;
+    return inverter->below.socket(inverter->below.context);
+}
+
+static void inverter_close(void *context) {
+    struct inverter *inverter = (struct inverter *)context;
+    inverter->below.close(inverter->below.context);
+    free(inverter);
+    inverters--;
+}
+
+static frisbee_result invert(frisbee_pool *pool, frisbee_conn conn, frisbee_transport *io, void *user) {
+    struct inverter *inverter = (struct inverter *)calloc(1, sizeof *inverter);
+    (void)pool;
+    (void)conn;
+    (void)user;
+    if (!inverter) return FRISBEE_NO_MEMORY;
+    inverters++;
+    inverter->below = *io;
+    memset(io, 0, sizeof *io);
+    io->context = inverter;
+    io->read = inverter_read;
+    io->write = inverter_write;
+    io->finish = inverter_finish;
+    io->close = inverter_close;
+    io->socket = inverter_socket;
+    return FRISBEE_OK;
+}
+
+static void take_transport(frisbee_pool *pool, frisbee_conn conn, const frisbee_hijacked *hijacked, void *user) {
+    frisbee_transport *io = (frisbee_transport *)user;
+    (void)pool;
+    (void)conn;
+    CHECK_EQ(hijacked->result, FRISBEE_OK);
+    CHECK(hijacked->socket == FRISBEE_NO_SOCKET && hijacked->unread.length == 0 && hijacked->unsent.length == 0);
+    *io = hijacked->io;
+}
+
+// Wrapped connections: packets, calls, megabytes and the end; then their transports are let go of and attached again.
+static void promise_7_wrapped_let_go_and_attached(void) {
+    static uint8_t data[MEBIBYTE];
+    struct server s;
+    struct client c;
+    struct record again[2];
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_transport io[2];
+    frisbee_conn conns[2];
+    begin();
+    fill(data, sizeof data, 5);
+    memset(io, 0, sizeof io);
+    memset(again, 0, sizeof again);
+    desc.wrap = invert;
+    meet(&s, &desc, &c, &desc);
+    CHECK_EQ(inverters, 2);
+    exchange(c.pool, c.conn, &c.seen, s.pool, s.seen.conn, &s.seen);
+    CHECK(echoes(c.pool, c.conn, data, sizeof data) && echoes(s.pool, s.seen.conn, data, sizeof data));
+    CHECK_EQ(frisbee_hijack(c.pool, c.conn, FRISBEE_HIJACK_FENCED, 0, take_transport, &io[0]), FRISBEE_OK);
+    CHECK_EQ(frisbee_hijack(s.pool, s.seen.conn, FRISBEE_HIJACK_FENCED, 0, take_transport, &io[1]), FRISBEE_OK);
+    WAIT_FOR(c.seen.finals == 1 && s.seen.finals == 1);
+    CHECK(io[0].read == inverter_read && io[1].close == inverter_close);
+    desc = quiet(&again[0]);
+    CHECK_EQ(frisbee_attach(c.pool, &io[0], &desc, NULL, 0, &conns[0]), FRISBEE_INVALID); // no role
+    desc.role = FRISBEE_CONNECTOR;
+    CHECK_EQ(frisbee_attach(c.pool, &io[0], &desc, NULL, 0, &conns[0]), FRISBEE_OK);
+    desc = quiet(&again[1]);
+    desc.role = FRISBEE_ACCEPTOR;
+    CHECK_EQ(frisbee_attach(s.pool, &io[1], &desc, NULL, 0, &conns[1]), FRISBEE_OK);
+    WAIT_FOR(again[0].opened == 1 && again[1].opened == 1);
+    exchange(c.pool, conns[0], &again[0], s.pool, conns[1], &again[1]);
+    CHECK_EQ(frisbee_close(c.pool, conns[0], FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+    WAIT_FOR(again[0].finals == 1 && again[1].finals == 1);
+    CHECK_EQ(inverters, 0);
+    end();
+}
+
 // A protocol that counts bytes up to a number, then goes back to packets.
 struct counting {
     size_t wanted, got;
@@ -2282,7 +2397,8 @@ static frisbee_result counting_start(frisbee_pool *pool, frisbee_conn conn, void
     return frisbee_write(pool, conn, spans + 1, 1, count_release, &c->releases);
 }
 
-static frisbee_result counting_input(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used, size_t *need) {
+static frisbee_result counting_input(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used,
+                                     size_t *need) {
     struct counting *c = (struct counting *)state;
     size_t n = length < c->wanted - c->got ? length : c->wanted - c->got;
     (void)need;
@@ -2336,7 +2452,8 @@ static void promise_7_upgrade_and_back(void) {
 // >>promise 8: stock peers work unmodified
 
 static void promise_8_who_speaks_first_and_how(void) {
-    static const frisbee_wire wires[] = {FRISBEE_WIRE_AUTO, FRISBEE_WIRE_V0, FRISBEE_WIRE_V1, FRISBEE_WIRE_WAIT, FRISBEE_WIRE_WAIT, FRISBEE_WIRE_WAIT};
+    static const frisbee_wire wires[] = {
+        FRISBEE_WIRE_AUTO, FRISBEE_WIRE_V0, FRISBEE_WIRE_V1, FRISBEE_WIRE_WAIT, FRISBEE_WIRE_WAIT, FRISBEE_WIRE_WAIT};
     size_t i;
     for (i = 0; i < sizeof wires / sizeof *wires; i++) { // the last three: the peer speaks v0, v1, or nothing
         struct client c;
@@ -2544,6 +2661,7 @@ int main(int argc, char **argv) {
     RUN(promise_7_hijack_stock_cut_at_every_byte);
     RUN(promise_7_hijack_now_hands_over_what_was_not_sent);
     RUN(promise_7_adopt_with_prefill);
+    RUN(promise_7_wrapped_let_go_and_attached);
     RUN(promise_7_upgrade_and_back);
     RUN(promise_8_who_speaks_first_and_how);
     RUN(promise_8_ids_of_stock_peers);
