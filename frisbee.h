@@ -481,7 +481,7 @@ FRISBEE_API frisbee_socket frisbee_wait_fd(frisbee_pool *pool);
 // How long poll would wait, in ms: 0 work is waiting, FRISBEE_NEVER nothing is timed. Ask again after any other call.
 FRISBEE_API int32_t frisbee_next_timeout(frisbee_pool *pool);
 
-// Answers a resolve hook: numeric addresses ("192.0.2.1", "2001:db8::1"), best first, at most 8 are used; count 0: there is none. Strings are
+// Answers a resolve hook: numeric addresses (others are skipped; none left: REFUSED) ("192.0.2.1", "2001:db8::1"), best first, at most 8 are used; count 0: there is none. Strings are
 // copied. CLOSED: the connection no longer waits. Not from inside the hook: answer it from a task or later.
 FRISBEE_API frisbee_result frisbee_resolved(frisbee_pool *pool, uint64_t token, const char *const *numeric, size_t count);
 
@@ -964,7 +964,8 @@ enum { // flags of a connection
     FRISBEEI_HANDED_OVER = 1 << 20,   // hijacked: its socket is no longer ours
     FRISBEEI_STASHED = 1 << 21,       // `in` may hold whole packets, not yet handed out
     FRISBEEI_TRANSPORT_BUSY = 1 << 22, // the transport holds bytes of its own back
-    FRISBEEI_STALLED = 1 << 23         // output waits for the transport: write_since counts
+    FRISBEEI_STALLED = 1 << 23,        // output waits for the transport: write_since counts
+    FRISBEEI_BROKEN = 1 << 24          // writing failed: what the peer sent before is still read, then it closes
 };
 
 enum { // work that waits for a safe point of the turn
@@ -1073,7 +1074,8 @@ typedef struct frisbeei_conn {
     frisbeei_profile *profile;
     frisbeei_calls *calls;
     frisbeei_chunk *out_head, *out_tail;
-    size_t queued, offered; // bytes that wait; of those, bytes that a transport refused and will see again unchanged
+    size_t queued, replies; // bytes that wait; of those, replies, at most a chunk's worth too many while a chunk of mixed packets leaves
+    size_t offered;         // bytes that a transport refused and will see again unchanged
     uint64_t written;       // bytes that the transport ever took
     void *user;
     uint8_t *in; // bytes that were read and not yet handed out
@@ -1714,15 +1716,6 @@ static uint8_t *frisbeei_room(frisbee_pool *pool, frisbeei_conn *conn, size_t si
     return frisbeei_room_slow(pool, conn, size);
 }
 
-// Bytes of replies that wait; at most a chunk's worth too many while a chunk of mixed packets leaves.
-static size_t frisbeei_replies(const frisbeei_conn *conn) {
-    const frisbeei_chunk *chunk;
-    size_t sum = 0;
-    for (chunk = conn->out_head; chunk; chunk = chunk->next)
-        if (chunk->replies_end > chunk->start) sum += frisbeei_least(chunk->replies, chunk->replies_end - chunk->start);
-    return sum;
-}
-
 // How many bytes of replies may wait before the connection is not read. Were it the same on both sides, two peers that call each other could
 // stop each other for good; so the side that connected, to a server of its choice, goes on until its replies come near their limit.
 static size_t frisbeei_replies_high(const frisbeei_conn *conn) {
@@ -1733,7 +1726,7 @@ static size_t frisbeei_replies_high(const frisbeei_conn *conn) {
 
 static FRISBEEI_COLD void frisbeei_high(frisbee_pool *pool, frisbeei_conn *conn, bool reply) {
     conn->flags |= FRISBEEI_WANT_WRITABLE;
-    if (!reply || conn->flags & FRISBEEI_REPLIES_FULL || frisbeei_replies(conn) <= frisbeei_replies_high(conn)) return;
+    if (!reply || conn->flags & FRISBEEI_REPLIES_FULL || conn->replies <= frisbeei_replies_high(conn)) return;
     conn->flags |= FRISBEEI_REPLIES_FULL;
     if (pool->current == conn) pool->stop = true;
     frisbeei_interest(pool, conn);
@@ -1744,6 +1737,7 @@ static inline void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size
     chunk->end += size;
     conn->queued += size;
     if (reply) {
+        conn->replies += size;
         chunk->replies += size;
         chunk->replies_end = chunk->end;
     }
@@ -1756,7 +1750,7 @@ static inline void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size
 static inline bool frisbeei_over(const frisbee_pool *pool, const frisbeei_conn *conn, size_t size, bool reply) {
     const size_t limit = conn->profile->desc.queue_limit;
     if (FRISBEEI_LIKELY(conn->queued + size <= limit)) return false;
-    return !reply || pool->fixed || frisbeei_replies(conn) + size > frisbeei_replies_high(conn) + limit - conn->profile->desc.high_water;
+    return !reply || pool->fixed || conn->replies + size > frisbeei_replies_high(conn) + limit - conn->profile->desc.high_water;
 }
 
 static frisbee_result frisbeei_full(frisbeei_conn *conn) {
@@ -1824,6 +1818,10 @@ static void frisbeei_consume(frisbee_pool *pool, frisbeei_conn *conn, size_t don
         part = frisbeei_least(done, chunk->end - chunk->start);
         chunk->start += part;
         done -= part;
+        if (chunk->replies && (chunk->start >= chunk->replies_end || frisbeei_chunk_size(chunk) == 0)) {
+            conn->replies -= chunk->replies;
+            chunk->replies = 0;
+        }
         if (frisbeei_chunk_size(chunk) > 0) return;
         conn->out_head = chunk->next;
         if (!conn->out_head) conn->out_tail = NULL;
@@ -1838,7 +1836,7 @@ static void frisbeei_queue_drop(frisbee_pool *pool, frisbeei_conn *conn) {
         frisbeei_chunk_done(pool, chunk);
     }
     conn->out_tail = NULL;
-    conn->queued = conn->offered = 0;
+    conn->queued = conn->replies = conn->offered = 0;
 }
 
 // What a slow peer leaves behind in a large chunk moves to one of its size, if there is memory for it.
@@ -1852,7 +1850,7 @@ static void frisbeei_queue_trim(frisbee_pool *pool, frisbeei_conn *conn) {
     if (!chunk) return;
     memcpy(chunk->data, old->data + old->start, size);
     chunk->end = size;
-    chunk->replies = frisbeei_least(old->replies, size);
+    chunk->replies = old->replies;
     chunk->replies_end = old->replies_end > old->start ? old->replies_end - old->start : 0;
     conn->out_head = conn->out_tail = chunk;
     frisbeei_chunk_free(pool, old);
@@ -2202,7 +2200,19 @@ static frisbee_result frisbeei_extra_need(frisbee_pool *pool, frisbeei_conn *con
 
 // May bytes leave? Not before the wire is known; in a stock hijack, nothing new is queued, but what was still goes.
 static bool frisbeei_may_write(const frisbeei_conn *conn) {
-    return (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_DRAINING) && !(conn->flags & FRISBEEI_BLOCKED);
+    return (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_DRAINING) && !(conn->flags & (FRISBEEI_BLOCKED | FRISBEEI_BROKEN));
+}
+
+// A peer that answered and left makes the next write fail while its answer still lies in the socket.
+static void frisbeei_write_failed(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result result) {
+    const int error = frisbeei_last_error(result);
+    if (conn->io || conn->state != FRISBEEI_OPEN || !frisbeei_may_read(conn)) {
+        frisbeei_fail(pool, conn, result, error);
+        return;
+    }
+    conn->flags |= FRISBEEI_BROKEN;
+    conn->system_error = error;
+    frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
 }
 
 static size_t frisbeei_gather(const frisbeei_conn *conn, frisbee_span *spans, size_t *bytes) {
@@ -2248,7 +2258,7 @@ static void frisbeei_write_out(frisbee_pool *pool, frisbeei_conn *conn) {
         if (result == FRISBEE_OK || result == FRISBEE_AGAIN) {
             if (conn->io && conn->offered < bytes) conn->offered = bytes;
             frisbeei_blocked(pool, conn, FRISBEEI_BLOCKED);
-        } else frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+        } else frisbeei_write_failed(pool, conn, result);
         return;
     }
     frisbeei_consume(pool, conn, 0); // frees a chunk that was reserved and not used
@@ -2298,14 +2308,14 @@ static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbee_conn_desc *desc = &conn->profile->desc;
     if (!frisbeei_may_write(conn)) return;
     if (!(conn->flags & FRISBEEI_FINISHED)) frisbeei_write_out(pool, conn);
-    if (conn->state == FRISBEEI_CLOSED) return;
+    if (conn->state == FRISBEEI_CLOSED || conn->flags & FRISBEEI_BROKEN) return;
     if (conn->queued == 0) frisbeei_flushed(pool, conn);
     else frisbeei_queue_trim(pool, conn);
     if (conn->flags & FRISBEEI_WANT_WRITABLE && conn->queued <= desc->low_water) {
         conn->flags &= ~(uint32_t)FRISBEEI_WANT_WRITABLE;
         if (desc->events && desc->events->on_writable) frisbeei_work(pool, conn, FRISBEEI_WORK_WRITABLE);
     }
-    if (conn->flags & FRISBEEI_REPLIES_FULL && frisbeei_replies(conn) <= frisbeei_replies_high(conn) / 4) {
+    if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4) {
         conn->flags &= ~(uint32_t)FRISBEEI_REPLIES_FULL;
         conn->heard = pool->tick;
         frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
@@ -2379,7 +2389,8 @@ static FRISBEEI_COLD frisbee_result frisbeei_queue_large(frisbee_pool *pool, fri
         result = frisbeei_io_write(conn, spans, count, &done);
     }
     if (result != FRISBEE_OK && result != FRISBEE_AGAIN) { // the packet is accepted, and lost with its connection
-        frisbeei_fail(pool, conn, result, frisbeei_last_error(result));
+        frisbeei_write_failed(pool, conn, result);
+        offered = false;
         done = 0;
     }
     before = frisbeei_least(done, conn->queued);
@@ -2471,7 +2482,7 @@ static frisbee_result frisbeei_queue_borrowed(frisbee_pool *pool, frisbeei_conn 
         }
         if (reply) {
             chunk->replies = chunk->end + (first ? 0 : header);
-            chunk->replies_end = (size_t)-1;
+            chunk->replies_end = (size_t)-1; // until all of it has left
         }
         if (last) last->next = chunk;
         else first = chunk;
@@ -2488,6 +2499,7 @@ static frisbee_result frisbeei_queue_borrowed(frisbee_pool *pool, frisbeei_conn 
     else conn->out_head = first;
     conn->out_tail = last;
     conn->queued += header + length;
+    if (reply) conn->replies += header + length;
     conn->used = pool->tick;
     frisbeei_dirty(pool, conn);
     if (conn->queued > conn->profile->desc.high_water) frisbeei_high(pool, conn, reply);
@@ -3019,7 +3031,7 @@ static void frisbeei_dispatch_kept(frisbee_pool *pool, frisbeei_conn *conn) {
     conn->in_size = conn->in_room = 0;
     conn->flags &= ~(uint32_t)FRISBEEI_PARTIAL;
     used = frisbeei_dispatch(pool, conn, in, size);
-    if (used == size || conn->state == FRISBEEI_CLOSED) {
+    if (used == size || conn->state > FRISBEEI_OPEN) {
         frisbeei_in_free(pool, in, room);
         conn->flags &= ~(uint32_t)FRISBEEI_STASHED;
         return;
@@ -3229,8 +3241,9 @@ static void frisbeei_read(frisbee_pool *pool, frisbeei_conn *conn) {
             const size_t total = frisbeei_in_total(pool, conn);
             if (total == 0 || !frisbeei_in_trust(pool, conn, total)) return;
             own = frisbeei_least(total, conn->in_room) - conn->in_size;
-        } else if (pool->fixed && conn->in_size) room = conn->in_room - conn->in_size; // all of it may have to be kept
-        if (room == 0) break;
+        }
+        if (pool->fixed && conn->in_size) room = conn->in_room - conn->in_size - own; // all of it may have to be kept
+        if (room + own == 0) break;
         result = frisbeei_io_read(conn, own ? conn->in + conn->in_size : NULL, own, pool->read_buffer, room, &done);
         if (result == FRISBEE_OK && done > 0) {
             const size_t kept = frisbeei_least(own, done);
@@ -3248,6 +3261,18 @@ static void frisbeei_read(frisbee_pool *pool, frisbeei_conn *conn) {
     if (conn->io && frisbeei_may_read(conn)) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT); // it may have more than the socket shows
 }
 
+// Reads what the peer sent before writing to it failed, then closes.
+static FRISBEEI_COLD void frisbeei_read_last(frisbee_pool *pool, frisbeei_conn *conn) {
+    const int error = conn->system_error;
+    int rounds = FRISBEEI_ROUNDS * 4;
+    uint64_t before = conn->bytes_in + 1;
+    while (rounds-- > 0 && conn->state == FRISBEEI_OPEN && frisbeei_may_read(conn) && conn->bytes_in != before) {
+        before = conn->bytes_in;
+        frisbeei_read(pool, conn);
+    }
+    frisbeei_fail(pool, conn, FRISBEE_SYSTEM, error);
+}
+
 // Goes on with what is stashed, then with the peer's end if it was read, then with reading.
 static void frisbeei_resume(frisbee_pool *pool, frisbeei_conn *conn) {
     if (conn->in_size && (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_SNIFFING)) {
@@ -3255,6 +3280,10 @@ static void frisbeei_resume(frisbee_pool *pool, frisbeei_conn *conn) {
         frisbeei_input(pool, conn, NULL, 0);
     }
     if (conn->state == FRISBEEI_CLOSED) return;
+    if (conn->flags & FRISBEEI_BROKEN) {
+        frisbeei_read_last(pool, conn);
+        return;
+    }
     if (conn->flags & FRISBEEI_ENDED && !(conn->flags & FRISBEEI_STASHED)) frisbeei_tell_end(pool, conn);
     if (conn->io && !pool->spent) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
 }
@@ -4758,6 +4787,7 @@ static frisbee_result frisbeei_conn_new(frisbee_pool *pool, const frisbee_conn_d
     frisbeei_profile *profile;
     frisbeei_conn *conn;
     frisbee_result result;
+    *out = NULL; // for compilers that do not see that it is set whenever the result is OK
     if (pool->ending || pool->shut) return FRISBEE_CLOSED;
     frisbeei_clock_outside(pool);
     if (pool->conn_count >= pool->desc.max_conns) return FRISBEE_EXHAUSTED;
@@ -4799,7 +4829,7 @@ static frisbee_result frisbeei_prefill(frisbee_pool *pool, frisbeei_conn *conn, 
 
 FRISBEE_API frisbee_result frisbee_attach(frisbee_pool *pool, const frisbee_transport *transport, const frisbee_conn_desc *desc, const void *prefill,
                                           size_t length, frisbee_conn *out) {
-    frisbeei_conn *conn = NULL;
+    frisbeei_conn *conn;
     frisbee_result result;
     if (!pool || !transport || !transport->write || !transport->close || !desc) return FRISBEE_INVALID;
     result = frisbeei_conn_new(pool, desc, FRISBEE_ROLE_DEFAULT, &conn);
@@ -4816,7 +4846,7 @@ FRISBEE_API frisbee_result frisbee_attach(frisbee_pool *pool, const frisbee_tran
 #if FRISBEEI_SOCKETS
 FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill, size_t length,
                                          frisbee_conn *out) {
-    frisbeei_conn *conn = NULL;
+    frisbeei_conn *conn;
     frisbee_result result;
     if (!pool || socket_ < 0 || !desc) return FRISBEE_INVALID;
     result = frisbeei_conn_new(pool, desc, FRISBEE_ROLE_DEFAULT, &conn);
@@ -4833,7 +4863,7 @@ FRISBEE_API frisbee_result frisbee_connect(frisbee_pool *pool, const char *addre
     char text[320];
     const char *port = NULL;
     frisbeei_address numeric;
-    frisbeei_conn *conn = NULL;
+    frisbeei_conn *conn;
     frisbeei_extra *extra;
     frisbee_result result;
     if (!pool) return FRISBEE_INVALID;
@@ -4940,6 +4970,7 @@ FRISBEE_API frisbee_result frisbee_listen(frisbee_pool *pool, const char *addres
     frisbeei_profile *profile;
     frisbee_result result;
     uint32_t place = 0;
+    if (out) out->id = 0;
     if (!pool) return FRISBEE_INVALID;
     if (pool->ending || pool->shut) return FRISBEE_CLOSED;
     result = frisbeei_split(address, text, sizeof text, &port);
@@ -5205,6 +5236,7 @@ FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle,
     uint64_t offset;
     uint16_t id = 0;
     int32_t timeout_ms = desc ? desc->timeout_ms : 0;
+    if (out) out->id = 0;
     if (!pool || (length && !data) || timeout_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
     if (!conn) return FRISBEE_CLOSED;
     result = frisbeei_may_send_packet(pool, conn, operation, length);
@@ -5242,7 +5274,7 @@ FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle,
 }
 
 FRISBEE_API frisbee_result frisbee_cancel(frisbee_pool *pool, frisbee_call_id handle) {
-    frisbeei_conn *conn = NULL;
+    frisbeei_conn *conn;
     frisbeei_call *call = pool ? frisbeei_call_find(pool, handle, &conn) : NULL;
     if (!pool) return FRISBEE_INVALID;
     if (!call) return FRISBEE_CLOSED;
@@ -5471,13 +5503,15 @@ static bool frisbeei_check(const frisbee_pool *pool);
 
 static bool frisbeei_check_conn(const frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbeei_chunk *chunk;
-    size_t queued = 0;
+    size_t queued = 0, replies = 0;
     uint32_t i, live = 0, lost = 0, keys = 0;
     for (chunk = conn->out_head; chunk; chunk = chunk->next) {
         if (chunk->start > chunk->end || chunk->end > chunk->room || chunk->header_at > chunk->header_size) return false;
         if (!chunk->next && chunk != conn->out_tail) return false;
         queued += frisbeei_chunk_size(chunk);
+        replies += chunk->replies;
     }
+    if (replies != conn->replies) return false;
     if (queued != conn->queued || (!conn->out_head && conn->out_tail)) return false;
     if (conn->in_size > conn->in_room || (conn->in_room && !conn->in)) return false;
     if (conn->queued > 3 * conn->profile->desc.queue_limit + FRISBEEI_CONTROL_ROOM) return false; // calls, and a connector's replies

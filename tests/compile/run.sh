@@ -77,6 +77,12 @@ while read -r language dialect; do
         add "$dialect log level $level" "$cc -O0 -DFRISBEE_LOG_LEVEL=$level -c $here/frisbee.c -o OUT.o"
     done
     add "$dialect static -O2" "$cc -O2 -DFRISBEE_STATIC -c $here/use.c -o OUT.o"
+    case $dialect in
+    *=c99* | *=c++11*) # static functions are inlined most, and so are warned about most
+        add "$dialect static -O3" "$cc -O3 -DFRISBEE_STATIC -c $here/use.c -o OUT.o"
+        add "$dialect static -Os" "$cc -Os -DFRISBEE_STATIC -c $here/use.c -o OUT.o"
+        ;;
+    esac
     add "$dialect sizes" "$cc -O2 -DFRISBEE_EVENTS=1 -DFRISBEE_CHUNK=4096 -c $here/frisbee.c -o OUT.o"
     add "$dialect FRISBEE_CHECK -O2" "$cc -O2 -DFRISBEE_CHECK -c $here/frisbee.c -o OUT.o"
 
