@@ -110,7 +110,8 @@
     6. TIME
     =======
     The pool does nothing between polls: a program that does not poll for heartbeat_timeout_ms (a long handler counts) looks dead to its peers.
-    Times are milliseconds in int32_t, at most 2^30 (12 days; more counts as that); 0 is the default, FRISBEE_NEVER switches off (but timeouts of poll are what they say).
+    Times are milliseconds in int32_t, at most 2^30 (12 days; more counts as that); 0 is the default, FRISBEE_NEVER switches off (but
+    timeouts of poll are what they say).
     A deadline that has passed is noticed in the next turn, after input was read. No call times out in the turn that started it.
         connect_ms    10000   from the look-up of the name to the connected socket
         open_ms        5000   the transport's handshake
@@ -301,7 +302,8 @@ typedef struct frisbee_packet {
 // Reads the packet at the head of `data`. OK: `packet` is filled (its data points into yours; from.conn and from.session are zero) and
 // `*used` says how many bytes it took. AGAIN: `*used` bytes in all are needed before it is worth asking again. MALFORMED: wrong magic.
 // TOO_LARGE: payload above max_packet (0: FRISBEE_PACKET_MAX). With FRISBEE_WIRE_AUTO or _WAIT the wire is told by frisbee_sniff each time.
-FRISBEE_API frisbee_result frisbee_decode(frisbee_wire wire, const void *data, size_t length, size_t max_packet, frisbee_packet *packet, size_t *used);
+FRISBEE_API frisbee_result frisbee_decode(frisbee_wire wire, const void *data, size_t length, size_t max_packet, frisbee_packet *packet,
+                                          size_t *used);
 
 // Writes the header that goes before packet->length bytes of payload, and answers its size (8 or 10; AUTO and WAIT mean v1).
 FRISBEE_API size_t frisbee_encode(frisbee_wire wire, const frisbee_packet *packet, uint8_t header[FRISBEE_WIRE_HEADER_MAX]);
@@ -481,8 +483,8 @@ FRISBEE_API frisbee_socket frisbee_wait_fd(frisbee_pool *pool);
 // How long poll would wait, in ms: 0 work is waiting, FRISBEE_NEVER nothing is timed. Ask again after any other call.
 FRISBEE_API int32_t frisbee_next_timeout(frisbee_pool *pool);
 
-// Answers a resolve hook: numeric addresses (others are skipped; none left: REFUSED) ("192.0.2.1", "2001:db8::1"), best first, at most 8 are used; count 0: there is none. Strings are
-// copied. CLOSED: the connection no longer waits. Not from inside the hook: answer it from a task or later.
+// Answers a resolve hook: numeric addresses ("192.0.2.1", "2001:db8::1"), best first, at most 8 are used, others than numeric ones are skipped;
+// none: REFUSED. Strings are copied. CLOSED: the connection no longer waits. Not from inside the hook: answer it from a task or later.
 FRISBEE_API frisbee_result frisbee_resolved(frisbee_pool *pool, uint64_t token, const char *const *numeric, size_t count);
 
 // Sets the pool-wide handler of an operation (10..65279), for connections without routes of their own; NULL removes it. At any time.
@@ -496,7 +498,8 @@ FRISBEE_API int frisbee_system_error(frisbee_pool *pool);
 // A task that another thread posts. Yours: embed it, keep it alive until it runs.
 typedef struct frisbee_task {
     struct frisbee_task *next; // the library's
-    void (*run)(struct frisbee_task *task, frisbee_pool *pool); // on the pool's thread, in posting order; pool NULL: it was destroyed. May free the task
+    // On the pool's thread, in posting order; pool NULL: it was destroyed. May free the task. Post it again only after it has run.
+    void (*run)(struct frisbee_task *task, frisbee_pool *pool);
 } frisbee_task;
 
 // A counted reference for other threads; release each. On the pool's thread. NULL: no memory or descriptors. With a fixed `memory` block
@@ -765,7 +768,7 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 #include <signal.h>
 #endif
 #if !defined(AI_NUMERICHOST) || (defined(__GLIBC__) && !defined(__USE_MISC))
-#error "frisbee.h: a system header came before it and froze strict C. Put FRISBEE_IMPLEMENTATION first in a file of its own, or compile with -D_DEFAULT_SOURCE"
+#error "frisbee.h: a system header came first and froze strict C. Put FRISBEE_IMPLEMENTATION in a file of its own, or add -D_DEFAULT_SOURCE"
 #endif
 #ifdef MSG_NOSIGNAL
 #define FRISBEEI_NO_SIGNAL MSG_NOSIGNAL
@@ -1378,7 +1381,8 @@ FRISBEE_API frisbee_result frisbee_sniff(const void *data, size_t length, size_t
     return FRISBEE_OK;
 }
 
-FRISBEE_API frisbee_result frisbee_decode(frisbee_wire wire, const void *data, size_t length, size_t max_packet, frisbee_packet *packet, size_t *used) {
+FRISBEE_API frisbee_result frisbee_decode(frisbee_wire wire, const void *data, size_t length, size_t max_packet, frisbee_packet *packet,
+                                          size_t *used) {
     const uint8_t *at = (const uint8_t *)data;
     const size_t most = max_packet ? max_packet : FRISBEE_PACKET_MAX;
     size_t header;
@@ -1433,7 +1437,8 @@ static frisbeei_conn *frisbeei_conn_take(frisbee_pool *pool) {
     uint32_t i, first, count;
     if (pool->conn_count >= pool->desc.max_conns) return NULL;
     // the timer heap has room for every connection, so that setting a timer cannot fail
-    if (!frisbeei_array_grow(pool, (void **)&pool->timers, &pool->timer_room, pool->conn_count, sizeof *pool->timers, pool->desc.max_conns)) return NULL;
+    if (!frisbeei_array_grow(pool, (void **)&pool->timers, &pool->timer_room, pool->conn_count, sizeof *pool->timers, pool->desc.max_conns))
+        return NULL;
     if (!pool->free_conn) {
         frisbeei_conn *page;
         const uint32_t pages = (pool->desc.max_conns + FRISBEEI_PAGE - 1) / FRISBEEI_PAGE;
@@ -2139,17 +2144,25 @@ static frisbeei_hand frisbeei_handing(const frisbeei_conn *conn) {
 }
 
 static bool frisbeei_may_read(const frisbeei_conn *conn) {
-    if (conn->flags & (FRISBEEI_PAUSED | FRISBEEI_ENDED | FRISBEEI_REPLIES_FULL)) return conn->state == FRISBEEI_LINGERING && !(conn->flags & FRISBEEI_ENDED);
+    if (conn->flags & FRISBEEI_ENDED) return false;
+    if (conn->state == FRISBEEI_LINGERING) return true;
+    if (conn->flags & (FRISBEEI_PAUSED | FRISBEEI_REPLIES_FULL)) return false;
     if (conn->state == FRISBEEI_OPEN) {
         if (conn->flags & FRISBEEI_FENCED) return false;
         if (frisbeei_handing(conn) == FRISBEEI_HAND_NONE || !conn->extra->raw) return true;
         return conn->extra->how == FRISBEE_HIJACK_STOCK && conn->in_size < conn->header; // until the first raw byte
     }
-    return conn->state == FRISBEEI_SNIFFING || conn->state == FRISBEEI_LINGERING;
+    return conn->state == FRISBEEI_SNIFFING;
 }
 
 static bool frisbeei_will_retry(const frisbee_pool *pool, const frisbeei_conn *conn) {
-    return conn->extra && conn->extra->host && conn->profile->desc.retry_min_ms >= 0 && !(conn->flags & FRISBEEI_NO_RETRY) && !pool->ending && !pool->shut;
+    if (!conn->extra || !conn->extra->host || pool->ending || pool->shut) return false;
+    return conn->profile->desc.retry_min_ms >= 0 && !(conn->flags & FRISBEEI_NO_RETRY);
+}
+
+// What readiness a transport that is blocked in this way waits for.
+static unsigned frisbeei_wants(const frisbeei_conn *conn, unsigned blocked, unsigned otherwise) {
+    return conn->io && conn->io->wants ? conn->io->wants(conn->io->context, blocked) : otherwise;
 }
 
 // Tells the poller what the connection waits for.
@@ -2159,14 +2172,14 @@ static void frisbeei_interest(frisbee_pool *pool, frisbeei_conn *conn) {
     if (conn->watch.fd < 0 || conn->flags & FRISBEEI_UNWATCHED) return;
     switch ((frisbeei_state)conn->state) {
     case FRISBEEI_CONNECTING: want = FRISBEE_WRITE; break;
-    case FRISBEEI_OPENING: want = conn->io && conn->io->wants ? conn->io->wants(conn->io->context, 0) : (unsigned)FRISBEE_READ; break;
+    case FRISBEEI_OPENING: want = frisbeei_wants(conn, 0, FRISBEE_READ); break;
     case FRISBEEI_SNIFFING:
     case FRISBEEI_OPEN:
     case FRISBEEI_DRAINING:
     case FRISBEEI_LINGERING:
-        if (frisbeei_may_read(conn)) want |= conn->io && conn->io->wants ? conn->io->wants(conn->io->context, FRISBEE_READ) : (unsigned)FRISBEE_READ;
-        if (conn->flags & FRISBEEI_BLOCKED) want |= conn->io && conn->io->wants ? conn->io->wants(conn->io->context, FRISBEE_WRITE) : (unsigned)FRISBEE_WRITE;
-        if (conn->flags & FRISBEEI_TRANSPORT_BUSY) want |= conn->io && conn->io->wants ? conn->io->wants(conn->io->context, 0) : (unsigned)FRISBEE_WRITE;
+        if (frisbeei_may_read(conn)) want |= frisbeei_wants(conn, FRISBEE_READ, FRISBEE_READ);
+        if (conn->flags & FRISBEEI_BLOCKED) want |= frisbeei_wants(conn, FRISBEE_WRITE, FRISBEE_WRITE);
+        if (conn->flags & FRISBEEI_TRANSPORT_BUSY) want |= frisbeei_wants(conn, 0, FRISBEE_WRITE);
         break;
     case FRISBEEI_FREE:
     case FRISBEEI_WAITING:
@@ -2464,7 +2477,8 @@ static bool frisbeei_spans_total(const frisbee_span *spans, size_t count, size_t
 
 // Queues borrowed pieces behind a header (header 0: raw bytes). All pieces are made before the first is appended: all or nothing.
 static frisbee_result frisbeei_queue_borrowed(frisbee_pool *pool, frisbeei_conn *conn, size_t header, uint32_t operation, uint32_t id,
-                                              const frisbee_span *spans, size_t count, size_t length, frisbee_release release, void *user, bool reply) {
+                                              const frisbee_span *spans, size_t count, size_t length, frisbee_release release, void *user,
+                                              bool reply) {
     frisbeei_chunk *first = NULL, *last = NULL;
     const frisbee_span nothing = {NULL, 0};
     size_t i;
@@ -3017,8 +3031,9 @@ static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const u
 
 // May packets be handed out now?
 static bool frisbeei_goes_on(const frisbee_pool *pool, const frisbeei_conn *conn) {
-    return conn->state == FRISBEEI_OPEN && !pool->spent && !pool->ending && !(conn->flags & (FRISBEEI_PAUSED | FRISBEEI_REPLIES_FULL | FRISBEEI_FENCED)) &&
-           !(conn->extra && (conn->extra->raw || conn->extra->protocol));
+    if (conn->state != FRISBEEI_OPEN || pool->spent || pool->ending) return false;
+    if (conn->flags & (FRISBEEI_PAUSED | FRISBEEI_REPLIES_FULL | FRISBEEI_FENCED)) return false;
+    return !conn->extra || (!conn->extra->raw && !conn->extra->protocol);
 }
 
 // Takes the bytes that were kept away from the connection, so that a callback that ends it does not pull them from under itself; what is
@@ -3104,7 +3119,8 @@ static void frisbeei_protocol_input(frisbee_pool *pool, frisbeei_conn *conn, con
         conn->in_size = conn->in_room = 0;
     }
     conn->flags &= ~(uint32_t)FRISBEEI_STASHED;
-    while (size && size >= need && conn->state == FRISBEEI_OPEN && !pool->spent && !pool->ending && !(conn->flags & FRISBEEI_PAUSED) && !extra->hand) {
+    while (size && size >= need && conn->state == FRISBEEI_OPEN && !pool->spent && !pool->ending && !(conn->flags & FRISBEEI_PAUSED) &&
+           !extra->hand) {
         size_t used = 0;
         frisbee_result result;
         need = 0;
@@ -3388,7 +3404,8 @@ static frisbee_result frisbeei_hand_begin(frisbee_pool *pool, frisbeei_conn *con
     if (conn->flags & FRISBEEI_FINISH && how != FRISBEE_HIJACK_NOW) return FRISBEE_CLOSED;
     result = frisbeei_extra_need(pool, conn);
     if (result != FRISBEE_OK) return result;
-    if (how == FRISBEE_HIJACK_FENCED && !frisbeei_queue_control(pool, conn, FRISBEEI_FENCE)) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+    if (how == FRISBEE_HIJACK_FENCED && !frisbeei_queue_control(pool, conn, FRISBEEI_FENCE))
+        return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
     conn->extra->hand = (uint8_t)hand;
     conn->extra->how = (uint8_t)how;
     conn->extra->raw = how != FRISBEE_HIJACK_FENCED;
@@ -3657,7 +3674,8 @@ static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
         conn->session++;
         conn->wire = FRISBEE_WIRE_AUTO;
         if (!keep_queue) conn->header = 10;
-        conn->flags &= FRISBEEI_EVER_OPENED | FRISBEEI_ACCEPTED | FRISBEEI_IS_DIRTY | FRISBEEI_HAS_WORK | FRISBEEI_WANT_WRITABLE | FRISBEEI_PAUSED | (keep_queue ? (uint32_t)FRISBEEI_FINISH : 0u);
+        conn->flags &= FRISBEEI_EVER_OPENED | FRISBEEI_ACCEPTED | FRISBEEI_IS_DIRTY | FRISBEEI_HAS_WORK | FRISBEEI_WANT_WRITABLE |
+                       FRISBEEI_PAUSED | (keep_queue ? (uint32_t)FRISBEEI_FINISH : 0u);
         conn->pings = 0;
         conn->state = FRISBEEI_WAITING;
         frisbeei_deadline(pool, conn, info.retry_ms);
@@ -3735,7 +3753,8 @@ static frisbee_result frisbeei_split(const char *address, char *text, size_t roo
     if (!colon || length + 1 > room) return FRISBEE_INVALID;
     memcpy(text, address, length + 1);
     *port = NULL;
-    if (strncmp(address, "unix:", 5) == 0) return address[5] && length - 5 < sizeof(((struct sockaddr_un *)0)->sun_path) ? FRISBEE_OK : FRISBEE_INVALID;
+    if (strncmp(address, "unix:", 5) == 0)
+        return address[5] && length - 5 < sizeof(((struct sockaddr_un *)0)->sun_path) ? FRISBEE_OK : FRISBEE_INVALID;
     host = (size_t)(colon - address);
     if (!frisbeei_port(colon + 1, &number)) return FRISBEE_INVALID;
     text[host] = 0;
@@ -4157,7 +4176,8 @@ static int64_t frisbeei_packet_limit(const frisbeei_conn *conn) {
 static void frisbeei_expire_heartbeat(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next) {
     const frisbee_conn_desc *desc = &conn->profile->desc;
     const uint32_t since = (int32_t)(conn->heard - conn->pinged) > 0 ? conn->heard : conn->pinged;
-    if (desc->heartbeat_ms < 0 || conn->state != FRISBEEI_OPEN || !frisbeei_is_packets(conn) || frisbeei_handing(conn) || conn->flags & FRISBEEI_ENDED) return;
+    if (desc->heartbeat_ms < 0 || conn->state != FRISBEEI_OPEN || conn->flags & FRISBEEI_ENDED) return;
+    if (!frisbeei_is_packets(conn) || frisbeei_handing(conn)) return;
     if (conn->flags & FRISBEEI_STASHED) conn->heard = pool->tick; // what it said is not even handed out yet
     if (frisbeei_may_read(conn) && frisbeei_due(pool, conn->heard, desc->heartbeat_timeout_ms, next)) {
         frisbeei_try(pool, conn, FRISBEE_READ); // what came is read before the peer is called dead
@@ -4195,7 +4215,8 @@ static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
             frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
         if (conn->flags & FRISBEEI_FENCED && !frisbeei_handing(conn) && frisbeei_due(pool, conn->packet_since, desc->packet_ms, &next))
             frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
-        if (conn->flags & FRISBEEI_STALLED && frisbeei_due(pool, conn->write_since, desc->write_ms, &next)) frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        if (conn->flags & FRISBEEI_STALLED && frisbeei_due(pool, conn->write_since, desc->write_ms, &next))
+            frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
         if (desc->idle_ms >= 0 && frisbeei_due(pool, conn->used, desc->idle_ms, &next))
             frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
         if (frisbeei_handing(conn) && conn->extra->hand_deadline != FRISBEEI_NO_TIME) {
@@ -4740,8 +4761,9 @@ static frisbee_result frisbeei_profile_fill(const frisbee_pool *pool, frisbee_co
     if (cap->max_packet && desc->max_packet > cap->max_packet) desc->max_packet = cap->max_packet;
     if (desc->max_packet > 0x7FFFFFF0u) desc->max_packet = 0x7FFFFFF0u;
     if (!desc->queue_limit) {
+        const size_t packet = (size_t)desc->max_packet + FRISBEE_WIRE_HEADER_MAX;
         desc->queue_limit = (size_t)8 << 20;
-        if (desc->queue_limit < (size_t)desc->max_packet + FRISBEE_WIRE_HEADER_MAX) desc->queue_limit = (size_t)desc->max_packet + FRISBEE_WIRE_HEADER_MAX;
+        if (desc->queue_limit < packet) desc->queue_limit = packet;
     }
     if (cap->queue_limit && desc->queue_limit > cap->queue_limit) desc->queue_limit = cap->queue_limit;
     if (!desc->high_water) desc->high_water = frisbeei_least((size_t)256 << 10, desc->queue_limit / 2);
@@ -4844,8 +4866,8 @@ FRISBEE_API frisbee_result frisbee_attach(frisbee_pool *pool, const frisbee_tran
 }
 
 #if FRISBEEI_SOCKETS
-FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill, size_t length,
-                                         frisbee_conn *out) {
+FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill,
+                                         size_t length, frisbee_conn *out) {
     frisbeei_conn *conn;
     frisbee_result result;
     if (!pool || socket_ < 0 || !desc) return FRISBEE_INVALID;
@@ -4950,8 +4972,10 @@ static int frisbeei_listen_any(const char *host, const char *port, frisbeei_addr
 static void frisbeei_listener_free(frisbee_pool *pool, uint32_t place) {
     frisbeei_listener *listener = pool->listeners[place];
     frisbeei_poller_remove(pool, &listener->watch);
-    if (listener->watch.fd >= 0) (void)FRISBEE_SYS_CLOSE(listener->watch.fd);
-    if (listener->watch.fd >= 0 && listener->address.to.any.sa_family == AF_UNIX && !pool->abandoned) (void)FRISBEE_SYS_UNLINK(listener->address.to.local.sun_path);
+    if (listener->watch.fd >= 0) {
+        (void)FRISBEE_SYS_CLOSE(listener->watch.fd);
+        if (listener->address.to.any.sa_family == AF_UNIX && !pool->abandoned) (void)FRISBEE_SYS_UNLINK(listener->address.to.local.sun_path);
+    }
     pool->listeners[place] = NULL;
     frisbeei_profile_release(pool, listener->profile);
     frisbeei_give_back(pool, listener, sizeof *listener);
@@ -4993,8 +5017,10 @@ FRISBEE_API frisbee_result frisbee_listen(frisbee_pool *pool, const char *addres
     pool->listeners[place] = listener;
     if (place == pool->listener_count) pool->listener_count++;
     listener->watch.fd = frisbeei_listen_any(text, port, &listener->address, (int)frisbeei_least(profile->desc.backlog, 65535));
-    if (listener->watch.fd < 0) result = errno == EINVAL && !frisbeei_numeric(text, port, &listener->address) ? FRISBEE_INVALID : frisbeei_system(pool, errno);
-    else {
+    if (listener->watch.fd < 0) {
+        const int error = errno;
+        result = error == EINVAL && !frisbeei_numeric(text, port, &listener->address) ? FRISBEE_INVALID : frisbeei_system(pool, error);
+    } else {
         socklen_t length = sizeof listener->address.to;
         if (port && FRISBEE_SYS_GETSOCKNAME(listener->watch.fd, &listener->address.to.any, &length) == 0) listener->address.length = length;
         result = frisbeei_poller_set(pool, &listener->watch, frisbeei_listener_token(place), FRISBEE_READ);
@@ -5034,8 +5060,8 @@ FRISBEE_API frisbee_result frisbee_conn_address(frisbee_pool *pool, frisbee_conn
 }
 #else
 static void frisbeei_listener_free(frisbee_pool *pool, uint32_t place) { (void)pool, (void)place; }
-FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill, size_t length,
-                                         frisbee_conn *out) {
+FRISBEE_API frisbee_result frisbee_adopt(frisbee_pool *pool, frisbee_socket socket_, const frisbee_conn_desc *desc, const void *prefill,
+                                         size_t length, frisbee_conn *out) {
     (void)pool, (void)socket_, (void)desc, (void)prefill, (void)length, (void)out;
     return FRISBEE_UNSUPPORTED;
 }
@@ -5249,7 +5275,8 @@ FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle,
     offset = conn->written + conn->queued;
     span.data = data;
     span.length = length;
-    if (desc && desc->release) result = frisbeei_queue_borrowed(pool, conn, conn->header, operation, id, &span, 1, length, desc->release, desc->user, false);
+    if (desc && desc->release)
+        result = frisbeei_queue_borrowed(pool, conn, conn->header, operation, id, &span, 1, length, desc->release, desc->user, false);
     else result = frisbeei_queue_copy(pool, conn, operation, id, data, length, false);
     if (result != FRISBEE_OK) return result;
     call->on_reply = desc ? desc->on_reply : NULL;
@@ -5389,7 +5416,8 @@ FRISBEE_API frisbee_result frisbee_defer(frisbee_pool *pool, const frisbee_packe
 }
 
 // Is a reply to `origin` owed? *deferred: the place of the promise, if it is one.
-static inline frisbee_result frisbeei_reply_owed(const frisbee_pool *pool, const frisbee_origin *origin, frisbeei_conn **conn, uint32_t *place, bool *deferred) {
+static inline frisbee_result frisbeei_reply_owed(const frisbee_pool *pool, const frisbee_origin *origin, frisbeei_conn **conn, uint32_t *place,
+                                                 bool *deferred) {
     *deferred = false;
     if (FRISBEEI_LIKELY(pool->packet && origin == &pool->packet->from && !pool->answered)) { // by the packet's own origin, inside its handler
         *conn = pool->current;
