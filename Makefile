@@ -37,7 +37,6 @@ scripts := $(wildcard tests/*/run.sh)
 # Arguments of tests/run.sh. A program that could not be built counts as failed there, so that building goes on (-k) and the sum is always told.
 run_plain := -t 300 $(call unattended,build) $(tests:%=build/tests/%)
 run_sanitized := -t 900 $(call unattended,build/asan) $(tests:%=build/asan/tests/%) $(threaded:%=build/tsan/tests/%) build/tsan/two_pools
-build_all = -$(MAKE) -k --no-print-directory
 
 # ---- targets
 
@@ -49,15 +48,15 @@ demo: build/demo
 	build/demo
 
 test:
-	$(build_all) plain_programs
+	-$(MAKE) -k --no-print-directory plain_programs
 	@sh tests/run.sh $(run_plain)
 
 check:
-	$(build_all) plain_programs sanitized_programs
+	-$(MAKE) -k --no-print-directory plain_programs sanitized_programs
 	@sh tests/run.sh $(run_plain) $(run_sanitized) -t 1200 $(scripts)
 
 sanitize:
-	$(build_all) sanitized_programs
+	-$(MAKE) -k --no-print-directory sanitized_programs
 	@sh tests/run.sh $(run_sanitized)
 
 compile interop:

@@ -1177,7 +1177,7 @@ struct frisbee_pool {
     frisbee_stats total; // of connections that are gone
 #if FRISBEEI_SOCKETS
     long pid;
-    int event_count;
+    int event_count, served; // served: events that the budget allowed in the last turn; 0: all
     frisbeei_watch wake;
 #if FRISBEE_POLLER == FRISBEE_POLLER_EPOLL
     int poller;
@@ -2023,7 +2023,8 @@ static void frisbeei_poller_remove(frisbee_pool *pool, frisbeei_watch *watch) {
 }
 
 static frisbee_result frisbeei_poller_wait(frisbee_pool *pool, int timeout_ms) {
-    pool->event_count = FRISBEE_SYS_EPOLL_WAIT(pool->poller, pool->events, FRISBEE_EVENTS, timeout_ms);
+    // epoll puts what it told of behind the others: under a spent budget it may tell of no more than is served, lest it favours one
+    pool->event_count = FRISBEE_SYS_EPOLL_WAIT(pool->poller, pool->events, pool->served ? pool->served : FRISBEE_EVENTS, timeout_ms);
     if (pool->event_count >= 0) return FRISBEE_OK;
     pool->event_count = 0;
     return errno == EINTR ? FRISBEE_OK : frisbeei_system(pool, errno);
@@ -3286,7 +3287,8 @@ static FRISBEEI_COLD void frisbeei_read_last(frisbee_pool *pool, frisbeei_conn *
         before = conn->bytes_in;
         frisbeei_read(pool, conn);
     }
-    frisbeei_fail(pool, conn, FRISBEE_SYSTEM, error);
+    if (pool->spent && conn->state == FRISBEEI_OPEN) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT); // the rest in the next turn
+    else frisbeei_fail(pool, conn, FRISBEE_SYSTEM, error);
 }
 
 // Goes on with what is stashed, then with the peer's end if it was read, then with reading.
@@ -4195,6 +4197,13 @@ static void frisbeei_expire_heartbeat(frisbee_pool *pool, frisbeei_conn *conn, i
     }
 }
 
+// Has a packet taken too long, or the connection been idle too long?
+static bool frisbeei_is_late(const frisbee_pool *pool, const frisbeei_conn *conn, int64_t *next) {
+    const bool begun = conn->flags & FRISBEEI_PARTIAL && frisbeei_may_read(conn);
+    if (begun && frisbeei_due(pool, conn->packet_since, frisbeei_packet_limit(conn), next)) return true;
+    return conn->state <= FRISBEEI_DRAINING && frisbeei_due(pool, conn->used, conn->profile->desc.idle_ms, next);
+}
+
 // A connection's timer fired: do what is due, find out what is next.
 static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbee_conn_desc *desc = &conn->profile->desc;
@@ -4211,13 +4220,13 @@ static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
     }
     frisbeei_expire_state(pool, conn, &next);
     if (conn->state == FRISBEEI_OPEN || conn->state == FRISBEEI_SNIFFING || conn->state == FRISBEEI_DRAINING) {
-        if (conn->flags & FRISBEEI_PARTIAL && frisbeei_may_read(conn) && frisbeei_due(pool, conn->packet_since, frisbeei_packet_limit(conn), &next))
-            frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        if (frisbeei_is_late(pool, conn, &next)) {
+            frisbeei_try(pool, conn, FRISBEE_READ); // more may lie in the socket
+            if (frisbeei_is_late(pool, conn, &next)) frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
+        }
         if (conn->flags & FRISBEEI_FENCED && !frisbeei_handing(conn) && frisbeei_due(pool, conn->packet_since, desc->packet_ms, &next))
             frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
         if (conn->flags & FRISBEEI_STALLED && frisbeei_due(pool, conn->write_since, desc->write_ms, &next))
-            frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
-        if (desc->idle_ms >= 0 && frisbeei_due(pool, conn->used, desc->idle_ms, &next))
             frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0);
         if (frisbeei_handing(conn) && conn->extra->hand_deadline != FRISBEEI_NO_TIME) {
             if (conn->extra->hand_deadline <= pool->turn_now) frisbeei_hand_step(pool, conn, true);
@@ -4391,6 +4400,7 @@ static void frisbeei_run_events(frisbee_pool *pool) {
         } else if (event.token == FRISBEEI_TOKEN_WAKE) frisbeei_remote_drain(pool);
         else frisbeei_accept(pool, (uint32_t)(event.token - FRISBEEI_TOKEN_LISTENER));
     }
+    pool->served = pool->spent ? i : 0;
 }
 #endif
 
@@ -5352,7 +5362,8 @@ static frisbee_result frisbeei_call_soon(frisbee_pool *pool, frisbee_conn handle
     for (;;) {
         const int64_t left = until == FRISBEEI_NO_TIME ? INT32_MAX : (until - pool->now + 999) / 1000;
         result = frisbee_call(pool, handle, operation, data, length, desc, call);
-        if (result != FRISBEE_NOT_SENT || pool->stop_run) return result;
+        if (result != FRISBEE_NOT_SENT) return result;
+        if (pool->stop_run) return FRISBEE_CANCELLED;
         if (left <= 0) return FRISBEE_TIMED_OUT;
         result = frisbee_poll(pool, (int32_t)left);
         if (result == FRISBEE_SYSTEM || result == FRISBEE_DESTROYED) return result;
@@ -5374,26 +5385,28 @@ FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn ha
     desc.timeout_ms = timeout_ms;
     desc.on_reply = frisbeei_wait_done;
     desc.user = &wait;
-    result = pool->depth ? FRISBEE_BUSY : frisbeei_call_soon(pool, handle, operation, data, length, &desc, &call);
-    outcome->result = result;
-    if (result != FRISBEE_OK) return result;
+    outcome->result = FRISBEE_BUSY;
+    if (pool->depth) return FRISBEE_BUSY;
     stopped = pool->stop_run; // before: that is for the next run
     pool->stop_run = false;
+    result = frisbeei_call_soon(pool, handle, operation, data, length, &desc, &call);
+    wait.outcome.result = result;
+    wait.done = result != FRISBEE_OK;
     while (!wait.done) {
         if (pool->stop_run || result == FRISBEE_SYSTEM) {
             pool->stop_run = false;
             (void)frisbee_cancel(pool, call);
         }
         result = frisbee_poll(pool, FRISBEE_NEVER);
-        if (result == FRISBEE_DESTROYED) {
-            *outcome = wait.outcome;
-            outcome->data = NULL; // it was the pool's
-            outcome->length = 0;
-            return FRISBEE_DESTROYED;
-        }
+        if (result == FRISBEE_DESTROYED) break;
     }
-    pool->stop_run = pool->stop_run || stopped;
     *outcome = wait.outcome;
+    if (result == FRISBEE_DESTROYED) {
+        outcome->data = NULL; // it was the pool's
+        outcome->length = 0;
+        return FRISBEE_DESTROYED;
+    }
+    pool->stop_run = stopped;
     return outcome->result;
 }
 

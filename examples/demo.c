@@ -263,7 +263,7 @@ static void on_told(frisbee_pool *pool, frisbee_call_id call, const frisbee_outc
 
 static void ask_and_wait(frisbee_pool *pool, frisbee_conn conn) {
     char text[160];
-    frisbee_outcome outcome = {FRISBEE_OK, false, NULL, 0};
+    frisbee_outcome outcome = {0};
     frisbee_call_desc desc = {0};
     frisbee_result result = FRISBEE_OK;
     bool early;

@@ -70,7 +70,7 @@ static double seconds(void) {
 int main(int argc, char **argv) {
     const char *address = argc > 1 ? argv[1] : "127.0.0.1:7777";
     frisbee_pool *pool;
-    frisbee_outcome outcome;
+    frisbee_outcome outcome = {0};
     frisbee_result result;
     client c = {{0}, 0, 0, 0};
     double begin;
@@ -79,7 +79,8 @@ int main(int argc, char **argv) {
     if ((result = frisbee_connect(pool, address, NULL, &c.conn)) != FRISBEE_OK) return failed(address, result);
 
     // Blocking: nothing else to do meanwhile. The call is queued until the connection stands.
-    if ((result = frisbee_call_wait(pool, c.conn, OP_ECHO, "hello", 5, 2000, &outcome)) != FRISBEE_OK) return failed("hello", result);
+    if ((result = frisbee_call_wait(pool, c.conn, OP_ECHO, "hello", 5, 2000, &outcome)) != FRISBEE_OK)
+        return failed(address, outcome.reason ? outcome.reason : result); // REFUSED says more than NOT_SENT
     printf("one call: sent \"hello\", got \"%.*s\"\n", (int)outcome.length, (const char *)outcome.data);
 
     // In the background: all replies come to on_reply, which keeps 5,000 calls under way until 100,000 have ended.

@@ -165,7 +165,7 @@ static bool log_in(const char *address, const char *name, const char *secret, ra
     char credentials[256];
     frisbee_pool *pool;
     frisbee_conn conn;
-    frisbee_outcome outcome = {FRISBEE_OK, false, NULL, 0};
+    frisbee_outcome outcome = {0};
     frisbee_result result;
     memset(r, 0, sizeof *r);
     r->socket = -1;
