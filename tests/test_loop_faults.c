@@ -1,8 +1,8 @@
-// test_loop_faults.c - faults that a hostile reading once found, a case for each: it is named after what the library promises instead, and
-// fails if the fault returns. Built once for each poller. Where time matters, the pool's clock is the test's.
-static long waits;                      // for the poller
-static struct frisbee_pool *sleepless;  // none of this pool's sleeps,
-static int endless;                     // those that would have slept for ever are counted, and after many it is stopped
+// test_loop_faults.c - faults that a hostile reading once found, a case for each. It is named after what the library promises instead,
+// and fails if the fault returns. Built once for each poller. Where time matters, the pool's clock is the test's.
+static long waits;                     // for the poller
+static struct frisbee_pool *sleepless; // this pool's waits do not sleep;
+static int endless;                    // those that would have slept for ever are counted, and after many it is stopped
 static int wait_ms(int timeout);
 static int waited(int count, int timeout);
 #define FRISBEE_SYS_EPOLL_WAIT(poller, events, room, timeout) waited(epoll_wait(poller, events, room, wait_ms(timeout)), timeout)
@@ -82,8 +82,8 @@ static void say(int fd, unsigned operation, unsigned id) { // a packet without p
 // A protocol that counts.
 static struct { int bytes, ends, stops; } spoken;
 
-static frisbee_result take_input(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used,
-                                 size_t *need) {
+static frisbee_result take_input(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length,
+                                 size_t *used, size_t *need) {
     (void)pool, (void)conn, (void)state, (void)data, (void)need;
     spoken.bytes += (int)length;
     *used = length;
@@ -120,7 +120,7 @@ static void a_cancel_in_on_reply_leaves_nothing_behind(void) {
     memset(&desc, 0, sizeof desc);
     desc.on_reply = cancel_sibling;
     desc.user = &replies;
-    for (i = 0; i < 2; i++) CHECK_EQ(frisbee_call(pool, first.conn, ECHO, "x", 1, &desc, &sibling), FRISBEE_OK); // the second's id is kept
+    for (i = 0; i < 2; i++) CHECK_EQ(frisbee_call(pool, first.conn, ECHO, "x", 1, &desc, &sibling), FRISBEE_OK); // the second's id stays
     frisbee_close(pool, first.conn, FRISBEE_CLOSE_NOW);
     turn(0);
     CHECK_EQ(replies, 2);
@@ -366,7 +366,8 @@ static void answer_and_shut_down(frisbee_pool *pool, const frisbee_packet *packe
     int i;
     (void)user;
     CHECK_EQ(frisbee_reply(pool, &packet->from, "x", 1), FRISBEE_OK);
-    for (i = 0; i < 2; i++) CHECK_EQ(frisbee_send(pool, closing.lines[i].conn, SWALLOW, 1, "y", 1), FRISBEE_OK); // all leaves at the turn's end
+    for (i = 0; i < 2; i++) // output for several leaves at the end of the turn
+        CHECK_EQ(frisbee_send(pool, closing.lines[i].conn, SWALLOW, 1, "y", 1), FRISBEE_OK);
     CHECK_EQ(frisbee_shutdown(pool, FRISBEE_NEVER), ++closing.requests == 1 ? FRISBEE_OK : FRISBEE_CLOSED);
 }
 
@@ -393,7 +394,9 @@ static void a_shutdown_without_limit_ends(void) {
         endless = 0;
         for (i = 0; i < 20 && result != FRISBEE_CLOSED; i++) {
             result = frisbee_poll(pool, FRISBEE_NEVER);
-            if (i == 3 && count) shutdown(closing.lines[0].fd, SHUT_WR), shutdown(closing.lines[1].fd, SHUT_WR); // the peers end, too
+            if (i != 3 || !count) continue;
+            shutdown(closing.lines[0].fd, SHUT_WR); // the peers end, too
+            shutdown(closing.lines[1].fd, SHUT_WR);
         }
         CHECK_EQ(result, FRISBEE_CLOSED);
         CHECK_EQ(endless, 0);
@@ -452,8 +455,8 @@ static frisbee_transport memory_transport(void) {
 
 static const char switching[] = "HTTP/1.1 101 Switching\r\n";
 
-static frisbee_result switch_to_packets(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used,
-                                        size_t *need) {
+static frisbee_result switch_to_packets(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length,
+                                        size_t *used, size_t *need) {
     frisbee_span span;
     (void)state, (void)data, (void)need;
     span.data = switching;
