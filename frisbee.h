@@ -96,7 +96,8 @@
     until their release runs. A function that does not answer FRISBEE_OK has done nothing and owns nothing: no callback will follow.
     Everything that grows has a limit in a description and an answer when it is reached:
         packet       max_packet: TOO_LARGE to the sender here; a peer's longer packet closes its connection
-        queue        queue_limit: AGAIN, and on_writable when there is room again; high_water only signals
+        queue        queue_limit: AGAIN, and on_writable when there is room again; high_water only signals. A borrowed span costs some
+                     100 bytes besides, which count for max_memory alone
         replies      while more than high_water bytes of replies wait (on the side that connected: queue_limit - high_water), the
                      connection is not read: a peer that does not read its answers stops being served, and nobody else notices.
                      Replies have a queue_limit of their own (twice that on the side that connected), so that calls cannot crowd them
@@ -117,7 +118,8 @@
         open_ms        5000   the transport's handshake
         packet_ms     30000   a packet from its first byte to its last, and 1 ms more for each 64 bytes of payload
         write_ms      30000   without progress while output waits
-        idle_ms       never   without a packet (or protocol bytes) in either direction
+        idle_ms       never   without a packet (or protocol bytes) in either direction; also a peer that connects and says nothing, which has
+                              no other deadline and costs no buffer
         heartbeat_ms    500   without a byte from the peer: a PING is sent (at most one waits in the queue); on a busy connection one in
                               eight times this, for the round trip in its statistics
         heartbeat_timeout_ms 5000  without a byte from the peer: the connection is closed, TIMED_OUT. NEVER in heartbeat_ms switches both off
@@ -170,7 +172,8 @@
     500 ms, drop a connection on which nothing comes for 5 s, and close on a payload above 5 MiB, which is why that is max_packet's default.
     An acceptor tells the wires apart by the first two bytes, or the first eight if they could be either, and frames nothing before.
     (A v0 peer whose first packet has id 15 and a payload length that would also make sense as v1 is misread; force .wire for such.)
-    A connector speaks v1 unless .wire says otherwise and sends one PING at open, so that two silent ends do not wait for each other.
+    A connector speaks v1 unless .wire says otherwise and sends one PING at open (heartbeats or not), so that two silent ends do not wait for
+    each other.
     FRISBEE_WIRE_WAIT waits for the peer's first bytes (a stock server pings within 500 ms); after a second without any it is v1.
     Greetings of TLS and HTTP are refused by the first bytes.
 
