@@ -5383,6 +5383,7 @@ FRISBEE_API frisbee_result frisbee_call_wait(frisbee_pool *pool, frisbee_conn ha
     bool stopped;
     if (outcome) memset(outcome, 0, sizeof *outcome);
     if (!pool || !outcome) return FRISBEE_INVALID;
+    call.id = 0;
     memset(&wait, 0, sizeof wait);
     memset(&desc, 0, sizeof desc);
     desc.timeout_ms = timeout_ms;
