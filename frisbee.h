@@ -2333,7 +2333,7 @@ static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
         if (desc->events && desc->events->on_writable) frisbeei_work(pool, conn, FRISBEEI_WORK_WRITABLE);
     }
     if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4) {
-        conn->flags &= ~(uint32_t)FRISBEEI_REPLIES_FULL;
+        conn->flags &= ~(uint32_t)(FRISBEEI_REPLIES_FULL | FRISBEEI_UNWATCHED);
         conn->heard = pool->tick;
         frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
         frisbeei_interest(pool, conn);
@@ -3210,7 +3210,7 @@ static void frisbeei_begin_close(frisbee_pool *pool, frisbeei_conn *conn, frisbe
     conn->flags |= FRISBEEI_FINISH;
     if (pool->current == conn) pool->stop = true;
     frisbeei_in_drop(pool, conn);
-    conn->flags &= ~(uint32_t)(FRISBEEI_PARTIAL | FRISBEEI_STASHED);
+    conn->flags &= ~(uint32_t)(FRISBEEI_PARTIAL | FRISBEEI_STASHED | FRISBEEI_UNWATCHED);
     frisbeei_interest(pool, conn);
     frisbeei_dirty(pool, conn);
 }
@@ -4214,11 +4214,12 @@ static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
     if (conn->calls && conn->calls->timed) {
         if ((int32_t)(pool->turn_tick - conn->calls->due) >= 0) {
             if (conn->state == FRISBEEI_OPEN) frisbeei_try(pool, conn, FRISBEE_READ); // the reply may have come already
-            frisbeei_calls_sweep(pool, conn);
+            if (pool->spent && conn->flags & FRISBEEI_STASHED) next = pool->turn_now + 1000; // and the budget may keep it back
+            else frisbeei_calls_sweep(pool, conn);
         }
         if (conn->calls && conn->calls->timed) {
             const int64_t at = (pool->turn_now / 1000 + (int32_t)(conn->calls->due - pool->turn_tick)) * 1000;
-            if (at < next) next = at;
+            if (at < next && at > pool->turn_now) next = at;
         }
     }
     frisbeei_expire_state(pool, conn, &next);
@@ -4448,6 +4449,7 @@ static bool frisbeei_settle(frisbee_pool *pool) {
 
 static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     frisbee_result result = FRISBEE_OK;
+    const bool stopped = pool->stop_run;
     bool acted; // callbacks ran before the wait: something has happened, poll must not wait for more
     frisbeei_clock(pool);
     pool->input_later = pool->spent && !pool->fresh_first;
@@ -4456,7 +4458,7 @@ static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     pool->budget_packets = pool->desc.budget_packets;
     pool->budget_end = pool->desc.budget_us >= 0 ? pool->now + pool->desc.budget_us : FRISBEEI_NO_TIME;
     acted = frisbeei_run_tasks(pool, false);
-    acted = frisbeei_settle(pool) || acted;
+    acted = frisbeei_settle(pool) || acted || (pool->stop_run && !stopped);
     pool->input_later = false;
     if (!pool->ending) frisbeei_flush_all(pool);
     if (pool->shut == 1 && !pool->ending) {
@@ -4464,9 +4466,9 @@ static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
         frisbeei_flush_all(pool);
     }
 #if FRISBEEI_SOCKETS
-    if (!pool->ending) result = frisbeei_poller_wait(pool, frisbeei_wait_ms(pool, acted || pool->shut == 2 || pool->stop_run ? 0 : timeout_ms));
+    if (!pool->ending) result = frisbeei_poller_wait(pool, frisbeei_wait_ms(pool, acted || pool->shut == 2 ? 0 : timeout_ms));
 #else
-    (void)timeout_ms, (void)acted;
+    (void)timeout_ms, (void)acted, (void)stopped;
 #endif
     frisbeei_clock(pool);
     pool->turn_now = pool->now;
@@ -4916,7 +4918,7 @@ FRISBEE_API frisbee_result frisbee_connect(frisbee_pool *pool, const char *addre
     if (!extra->host) return frisbeei_conn_undo(pool, conn, FRISBEE_NO_MEMORY);
     memcpy(extra->host, text, extra->host_bytes);
     extra->port = port ? extra->host + (port - text) : NULL;
-    conn->state = FRISBEEI_RESOLVING;
+    conn->state = FRISBEEI_WAITING;
     frisbeei_conn_begin(pool, conn, out);
     return FRISBEE_OK;
 }
