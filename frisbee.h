@@ -404,14 +404,14 @@ typedef struct frisbee_conn_desc {
     int32_t heartbeat_ms, heartbeat_timeout_ms;                         // 500, 5000
     int32_t retry_min_ms, retry_max_ms;                                 // NEVER (no reconnect), 30000; connect only
     int32_t lost_ms;           // NEVER: when the id of a call without reply may be used again
-    uint32_t max_packet;       // FRISBEE_PACKET_MAX; payload bytes, both directions
+    uint32_t max_packet;       // FRISBEE_PACKET_MAX; payload bytes, both directions; at most 1 GiB - 10
     uint32_t max_calls;        // 16384; in flight on this connection
     uint32_t max_deferred;     // 1024
     uint32_t max_conns;        // 10000; of this listener
     uint32_t backlog;          // 511; of this listener
     size_t high_water;         // 256 KiB
     size_t low_water;          // a quarter of high_water
-    size_t queue_limit;        // 8 MiB, or max_packet + 10 if that is more
+    size_t queue_limit;        // 8 MiB, or max_packet + 10 if that is more; at most 1 GiB
 } frisbee_conn_desc;
 
 // All three or none. Sizes are passed back. Used on the pool's thread only.
@@ -927,6 +927,7 @@ enum {
     FRISBEEI_ADDRESSES = 8,             // of one name
     FRISBEEI_LINGER_MS = 2000,          // after our end, for the peer's
     FRISBEEI_WAIT_WIRE_MS = 1000,
+    FRISBEEI_LONGEST_QUEUE = 1 << 30,   // a queue holds at most three times its limit, in 32 bits
     FRISBEEI_LONGEST_MS = 1 << 30,      // ticks of 32 bits tell the order of times only within half their range
     FRISBEEI_ACCEPTS = 64,              // of one listener in a turn
     FRISBEEI_ACCEPT_PAUSE_MS = 100,     // after accept ran out of descriptors
@@ -1069,9 +1070,9 @@ typedef struct frisbeei_extra {
 } frisbeei_extra;
 
 typedef struct frisbeei_watch {
-    int fd;            // -1: none
-    uint32_t slot;     // the poll backend's place + 1
-    unsigned interest; // what the poller was told
+    int fd;                // -1: none
+    unsigned slot : 28;    // the poll backend's place + 1
+    unsigned interest : 4; // what the poller was told
 } frisbeei_watch;
 
 // A connection. Hot fields first; an idle one is this and nothing else.
@@ -1080,12 +1081,12 @@ typedef struct frisbeei_conn {
     frisbeei_profile *profile;
     frisbeei_calls *calls;
     frisbeei_chunk *out_head, *out_tail;
-    size_t queued, replies; // bytes that wait; of those, replies, at most a chunk's worth too many while a chunk of mixed packets leaves
-    size_t offered;         // bytes that a transport refused and will see again unchanged
-    uint64_t written;       // bytes that the transport ever took
+    uint32_t queued, replies; // bytes that wait; of those, replies, at most a chunk's worth too many while a chunk of mixed packets leaves
+    uint64_t written;         // bytes that the transport ever took
     void *user;
     uint8_t *in; // bytes that were read and not yet handed out
     uint32_t in_size, in_room;
+    uint32_t offered; // of `queued`, bytes that a transport refused and will see again unchanged
     uint32_t flags, session;
     uint32_t heard, used; // ticks of the last byte from the peer, of the last packet either way
     uint8_t state, wire, header, work;
@@ -1743,9 +1744,9 @@ static FRISBEEI_COLD void frisbeei_high(frisbee_pool *pool, frisbeei_conn *conn,
 static inline void frisbeei_commit(frisbee_pool *pool, frisbeei_conn *conn, size_t size, bool reply) {
     frisbeei_chunk *chunk = conn->out_tail;
     chunk->end += size;
-    conn->queued += size;
+    conn->queued += (uint32_t)size;
     if (reply) {
-        conn->replies += size;
+        conn->replies += (uint32_t)size;
         chunk->replies += size;
         chunk->replies_end = chunk->end;
     }
@@ -1816,8 +1817,8 @@ static void frisbeei_queue_to_v0(frisbeei_conn *conn) {
 // Takes `done` written bytes off the queue.
 static void frisbeei_consume(frisbee_pool *pool, frisbeei_conn *conn, size_t done) {
     conn->written += done;
-    conn->queued -= done;
-    conn->offered -= frisbeei_least(done, conn->offered);
+    conn->queued -= (uint32_t)done;
+    conn->offered -= (uint32_t)frisbeei_least(done, conn->offered);
     while (conn->out_head) {
         frisbeei_chunk *chunk = conn->out_head;
         size_t part = frisbeei_least(done, (size_t)(chunk->header_size - chunk->header_at));
@@ -1827,7 +1828,7 @@ static void frisbeei_consume(frisbee_pool *pool, frisbeei_conn *conn, size_t don
         chunk->start += part;
         done -= part;
         if (chunk->replies && (chunk->start >= chunk->replies_end || frisbeei_chunk_size(chunk) == 0)) {
-            conn->replies -= chunk->replies;
+            conn->replies -= (uint32_t)chunk->replies;
             chunk->replies = 0;
         }
         if (frisbeei_chunk_size(chunk) > 0) return;
@@ -2012,7 +2013,7 @@ static frisbee_result frisbeei_poller_set(frisbee_pool *pool, frisbeei_watch *wa
     event.data.u64 = token;
     if (FRISBEE_SYS_EPOLL_CTL(pool->poller, watch->slot ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, watch->fd, &event) != 0) return frisbeei_system(pool, errno);
     watch->slot = 1;
-    watch->interest = interest;
+    watch->interest = interest & 15u;
     return FRISBEE_OK;
 }
 
@@ -2073,14 +2074,14 @@ static frisbee_result frisbeei_poller_set(frisbee_pool *pool, frisbeei_watch *wa
     struct pollfd *fd;
     if (!watch->slot) {
         if (!frisbeei_poller_grow(pool)) return FRISBEE_NO_MEMORY;
-        watch->slot = ++pool->fd_count;
+        watch->slot = ++pool->fd_count & 0xFFFFFFFu;
         pool->tokens[watch->slot - 1] = token;
     }
     fd = &pool->fds[watch->slot - 1];
     fd->fd = watch->fd;
     fd->events = (short)((interest & FRISBEE_READ ? POLLIN : 0) | (interest & FRISBEE_WRITE ? POLLOUT : 0));
     fd->revents = 0;
-    watch->interest = interest;
+    watch->interest = interest & 15u;
     return FRISBEE_OK;
 }
 
@@ -2273,7 +2274,7 @@ static void frisbeei_write_out(frisbee_pool *pool, frisbeei_conn *conn) {
             result = FRISBEE_AGAIN; // a socket that takes less than offered is full
         }
         if (result == FRISBEE_OK || result == FRISBEE_AGAIN) {
-            if (conn->io && conn->offered < bytes) conn->offered = bytes;
+            if (conn->io && conn->offered < bytes) conn->offered = (uint32_t)bytes;
             frisbeei_blocked(pool, conn, FRISBEEI_BLOCKED);
         } else frisbeei_write_failed(pool, conn, result);
         return;
@@ -2516,8 +2517,8 @@ static frisbee_result frisbeei_queue_borrowed(frisbee_pool *pool, frisbeei_conn 
     if (conn->out_tail) conn->out_tail->next = first;
     else conn->out_head = first;
     conn->out_tail = last;
-    conn->queued += header + length;
-    if (reply) conn->replies += header + length;
+    conn->queued += (uint32_t)(header + length);
+    if (reply) conn->replies += (uint32_t)(header + length);
     conn->used = pool->tick;
     frisbeei_dirty(pool, conn);
     if (conn->queued > conn->profile->desc.high_water) frisbeei_high(pool, conn, reply);
@@ -4774,13 +4775,14 @@ static frisbee_result frisbeei_profile_fill(const frisbee_pool *pool, frisbee_co
     }
     if (!desc->max_packet) desc->max_packet = FRISBEE_PACKET_MAX;
     if (cap->max_packet && desc->max_packet > cap->max_packet) desc->max_packet = cap->max_packet;
-    if (desc->max_packet > 0x7FFFFFF0u) desc->max_packet = 0x7FFFFFF0u;
+    if (desc->max_packet > (1u << 30) - 10) desc->max_packet = (1u << 30) - 10; // with its header it fits the longest queue
     if (!desc->queue_limit) {
         const size_t packet = (size_t)desc->max_packet + FRISBEE_WIRE_HEADER_MAX;
         desc->queue_limit = (size_t)8 << 20;
         if (desc->queue_limit < packet) desc->queue_limit = packet;
     }
     if (cap->queue_limit && desc->queue_limit > cap->queue_limit) desc->queue_limit = cap->queue_limit;
+    if (desc->queue_limit > FRISBEEI_LONGEST_QUEUE) desc->queue_limit = FRISBEEI_LONGEST_QUEUE;
     if (!desc->high_water) desc->high_water = frisbeei_least((size_t)256 << 10, desc->queue_limit / 2);
     if (desc->high_water > desc->queue_limit) desc->high_water = desc->queue_limit;
     if (!desc->low_water) desc->low_water = desc->high_water / 4;

@@ -183,6 +183,37 @@ static void a_stop_before_call_wait_is_for_the_next_run(void) {
     end();
 }
 
+// Writing to it fails, and its packets and the reply still lie in the socket.
+static void a_peer_that_left_is_heard_to_the_end(void) {
+    enum { PACKETS = 5 };
+    uint32_t budget;
+    begin();
+    for (budget = 0; budget < 3; budget++) { // none, and such that spend themselves before all is read
+        struct line l;
+        struct reply reply;
+        uint8_t request[64], all[64];
+        size_t n = 0;
+        frisbee_pool *pool = timed_pool(budget);
+        int i;
+        adopt(&l, pool, FRISBEE_CONNECTOR, NULL);
+        CHECK_EQ(call(pool, l.conn, ECHO, "x", 1, FRISBEE_NEVER, &reply, NULL), FRISBEE_OK);
+        turn(0);
+        CHECK_EQ(raw_ready(l.fd, request, sizeof request), 21); // PING and the call: unread, they would reset it
+        for (i = 0; i < PACKETS; i++) n += put_packet(all + n, 1, NOBODY, 1, NULL, 0);
+        n += put_packet(all + n, 1, ECHO, 1, NULL, 0);
+        CHECK_EQ(send(l.fd, all, n, MSG_NOSIGNAL), n);
+        close(l.fd);
+        CHECK_EQ(frisbee_send(pool, l.conn, SWALLOW, 1, "y", 1), FRISBEE_OK);
+        turns(30);
+        CHECK_EQ(l.seen.packets, PACKETS);
+        CHECK(reply.count == 1 && reply.result == FRISBEE_OK);
+        CHECK_EQ(l.seen.finals, 1);
+        CHECK(l.seen.info.reason == FRISBEE_SYSTEM && l.seen.info.system_error == EPIPE);
+        drop_pool(pool);
+    }
+    end();
+}
+
 // >>time
 
 static void a_far_timeout_hides_no_near_one_and_does_not_come_at_once(void) {
@@ -233,6 +264,45 @@ static void a_reply_that_lies_in_the_socket_is_read_before_its_call_times_out(vo
     for (i = 0; i < LINES; i++) replied += replies[i].count == 1 && replies[i].result == FRISBEE_OK;
     CHECK_EQ(replied, LINES);
     for (i = 0; i < LINES; i++) close(lines[i].fd);
+    end();
+}
+
+static void bytes_that_lie_in_the_socket_are_read_before_their_connection_times_out(void) {
+    enum { LINES = 100, IDLE = 0, PACKET = 5, WHOLE = 10 }; // more than the poller tells of at once
+    static struct line lines[LINES];
+    uint8_t packet[WHOLE];
+    int early, i; // early: so many bytes of the packet came before
+    begin();
+    CHECK_EQ(put_packet(packet, 1, NOBODY, 1, NULL, 0), WHOLE);
+    for (early = IDLE; early <= PACKET; early += PACKET) {
+        frisbee_conn_desc desc = quiet(NULL);
+        frisbee_pool *pool = timed_pool(0);
+        int packets = 0, closed = 0;
+        if (early == IDLE) desc.idle_ms = 1000;
+        else desc.packet_ms = 1000;
+        for (i = 0; i < LINES; i++) {
+            adopt(&lines[i], pool, FRISBEE_ACCEPTOR, &desc);
+            if (early) CHECK_EQ(send(lines[i].fd, packet, (size_t)early, MSG_NOSIGNAL), early);
+        }
+        turns(5);
+        pass(500, 500);
+        turns(2);
+        for (i = 0; i < LINES; i++)
+            CHECK_EQ(send(lines[i].fd, packet + early, (size_t)(WHOLE - early), MSG_NOSIGNAL), WHOLE - early);
+        pass(700, 700);
+        turns(4);
+        for (i = 0; i < LINES; i++) packets += lines[i].seen.packets, closed += lines[i].seen.closed;
+        CHECK_EQ(packets, LINES);
+        CHECK_EQ(closed, 0);
+        pass(1200, 1200);
+        turns(4);
+        for (closed = i = 0; i < LINES; i++) {
+            closed += lines[i].seen.finals == 1 && lines[i].seen.info.reason == FRISBEE_TIMED_OUT;
+            close(lines[i].fd);
+        }
+        CHECK_EQ(closed, early == IDLE ? LINES : 0); // then nothing lies there
+        drop_pool(pool);
+    }
     end();
 }
 
@@ -650,6 +720,90 @@ static void many_releases_come_in_order_and_take_time_in_proportion(void) {
     end();
 }
 
+static void reply_in_a_span(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    frisbee_span span = {"x", 1};
+    *(int *)user += frisbee_reply_spans(pool, &packet->from, &span, 1, NULL, NULL) == FRISBEE_OK;
+}
+
+static void many_replies_that_wait_take_time_in_proportion(void) {
+    enum { REPLIES = 100000, AHEAD = 3 * MEBIBYTE };
+    static uint8_t requests[REPLIES * 10], ahead[AHEAD], in[10 + AHEAD + REPLIES * 11], *reply = in + 10 + AHEAD;
+    struct line l;
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_route route = {ECHO, reply_in_a_span, NULL};
+    frisbee_pool *pool;
+    uint64_t cpu;
+    size_t n = 0;
+    int i, replied = 0;
+    begin();
+    route.user = &replied;
+    desc.routes = &route;
+    desc.route_count = 1;
+    desc.high_water = 2 * MEBIBYTE; // less than waits, and more than the replies, so that it reads on
+    pool = new_pool(NULL);
+    adopt(&l, pool, FRISBEE_ACCEPTOR, &desc);
+    CHECK_EQ(frisbee_send(pool, l.conn, SWALLOW, 1, ahead, sizeof ahead), FRISBEE_OK);
+    turn(0);
+    for (i = 0; i < REPLIES; i++) n += put_packet(requests + n, 1, ECHO, 1, NULL, 0);
+    cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+    CHECK_EQ(raw_send(l.fd, requests, n), n);
+    turns(4);
+    CHECK(frisbee_queued(pool, l.conn) > desc.high_water + REPLIES * 11 / 2);
+    CHECK(clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu < 5000); // some 100 ms; where each walks the queue of all, many seconds
+    CHECK_EQ(replied, REPLIES);
+    CHECK_EQ(raw_receive(l.fd, in, sizeof in), sizeof in);
+    for (i = 0; i < REPLIES; i++, reply += 11) replied -= reply[5] == ECHO && reply[10] == 'x';
+    CHECK_EQ(replied, 0);
+    close(l.fd);
+    end();
+}
+
+static int let_go;
+
+// The first packet pauses, the next one closes, and many have been kept behind it.
+static void pause_then_close(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    static char much[3 * MEBIBYTE]; // more than the peer, which does not read, lets out
+    frisbee_span span;
+    span.data = much;
+    span.length = sizeof much;
+    record_packet(pool, packet, user);
+    if (((struct record *)user)->packets == 1) CHECK_EQ(frisbee_pause(pool, packet->from.conn, true), FRISBEE_OK);
+    else {
+        CHECK_EQ(frisbee_send_spans(pool, packet->from.conn, SWALLOW, 1, &span, 1, count_release, &let_go), FRISBEE_OK);
+        CHECK_EQ(frisbee_close(pool, packet->from.conn, FRISBEE_CLOSE_FLUSH), FRISBEE_OK);
+    }
+}
+
+static void a_connection_that_drains_keeps_no_input(void) {
+    enum { PACKETS = 5000, KEPT = PACKETS * 10 };
+    static const frisbee_events events = {record_open, pause_then_close, NULL, NULL, record_close};
+    static uint8_t all[KEPT];
+    struct line l;
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_stats stats;
+    frisbee_pool *pool;
+    size_t n = 0;
+    int i;
+    begin();
+    pool = timed_pool(0);
+    let_go = 0;
+    desc.events = &events;
+    adopt(&l, pool, FRISBEE_ACCEPTOR, &desc);
+    for (i = 0; i < PACKETS; i++) n += put_packet(all + n, 1, NOBODY, 1, NULL, 0);
+    CHECK_EQ(send(l.fd, all, n, MSG_NOSIGNAL), n);
+    turn(0);
+    CHECK_EQ(frisbee_conn_stats(pool, l.conn, &stats), FRISBEE_OK);
+    CHECK(stats.memory > KEPT / 2); // while it pauses
+    CHECK_EQ(frisbee_pause(pool, l.conn, false), FRISBEE_OK);
+    turns(5);
+    CHECK_EQ(l.seen.packets, 2);
+    CHECK_EQ(frisbee_conn_stats(pool, l.conn, &stats), FRISBEE_OK);
+    CHECK(let_go == 0 && stats.memory < KEPT / 2); // what is borrowed does not count
+    close(l.fd);
+    end();
+    CHECK_EQ(let_go, 1);
+}
+
 static struct { int asked; uint64_t token; } lookup;
 
 static frisbee_result look_up(void *context, const char *host, uint64_t token) {
@@ -693,6 +847,48 @@ static void a_fixed_block_is_left_alone_once_its_pool_is_destroyed(void) {
     end();
 }
 
+// One has begun a packet, the other spends the budget, and a heartbeat is due: the last look into the socket is for what fits.
+static void a_fixed_block_reads_no_more_than_it_can_keep(void) {
+    enum { LENGTH = 1000, PACKET = 10 + LENGTH, BEGUN = 900 };
+    struct line spender, begun;
+    uint8_t both[2 * PACKET];
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_pool_desc pool_desc;
+    frisbee_pool *pool = NULL;
+    int i;
+    begin();
+    memset(&pool_desc, 0, sizeof pool_desc);
+    memset(both, 0, sizeof both);
+    for (i = 0; i < 2; i++) put_claim(both + i * PACKET, 1, NOBODY, 1, LENGTH, NULL, 0);
+    pool_desc.now_us = virtual_now;
+    pool_desc.budget_packets = 1;
+    pool_desc.max_conns = pool_desc.max_calls = 4;
+    pool_desc.max_packet = LENGTH;
+    pool_desc.queue_limit = 4 * LENGTH;
+    pool_desc.memory_size = FRISBEE_POOL_BYTES(4, 4, LENGTH, 4 * LENGTH);
+    pool_desc.memory = malloc(pool_desc.memory_size);
+    clock_us = 1000000;
+    CHECK_EQ(frisbee_pool_create(&pool_desc, &pool), FRISBEE_OK);
+    live[0] = pool;
+    desc.heartbeat_ms = 0; // the default: 500, and 5000 for the timeout
+    adopt(&spender, pool, FRISBEE_ACCEPTOR, &desc);
+    adopt(&begun, pool, FRISBEE_ACCEPTOR, &desc);
+    CHECK_EQ(send(begun.fd, both, BEGUN, MSG_NOSIGNAL), BEGUN);
+    turns(2);
+    for (i = 0; i < 3; i++) say(spender.fd, NOBODY, 1);
+    CHECK_EQ(send(begun.fd, both + BEGUN, sizeof both - BEGUN, MSG_NOSIGNAL), sizeof both - BEGUN);
+    pass(5100, 5100);
+    pass(10, 1);
+    CHECK_EQ(spender.seen.packets, 3);
+    CHECK_EQ(begun.seen.packets, 2);
+    CHECK_EQ(begun.seen.bytes, 2 * LENGTH);
+    CHECK(spender.seen.closed == 0 && begun.seen.closed == 0);
+    close(spender.fd), close(begun.fd);
+    drop_pool(pool);
+    free(pool_desc.memory);
+    end();
+}
+
 static void decode_never_claims_less_than_the_packet_takes(void) {
     uint8_t head[16];
     frisbee_packet packet;
@@ -707,8 +903,10 @@ int main(int argc, char **argv) {
     RUN(a_cancel_in_on_reply_leaves_nothing_behind);
     RUN(call_wait_survives_the_end_of_its_connection_and_of_its_pool);
     RUN(a_stop_before_call_wait_is_for_the_next_run);
+    RUN(a_peer_that_left_is_heard_to_the_end);
     RUN(a_far_timeout_hides_no_near_one_and_does_not_come_at_once);
     RUN(a_reply_that_lies_in_the_socket_is_read_before_its_call_times_out);
+    RUN(bytes_that_lie_in_the_socket_are_read_before_their_connection_times_out);
     RUN(idle_ms_counts_before_the_first_byte);
     RUN(a_peer_is_not_dead_while_a_budget_holds_its_packets_back);
     RUN(a_budget_favours_nobody);
@@ -720,7 +918,10 @@ int main(int argc, char **argv) {
     RUN(an_upgrade_reads_on_where_a_pause_had_stopped);
     RUN(a_connection_that_finds_no_memory_was_never_there);
     RUN(many_releases_come_in_order_and_take_time_in_proportion);
+    RUN(many_replies_that_wait_take_time_in_proportion);
+    RUN(a_connection_that_drains_keeps_no_input);
     RUN(a_fixed_block_is_left_alone_once_its_pool_is_destroyed);
+    RUN(a_fixed_block_reads_no_more_than_it_can_keep);
     RUN(decode_never_claims_less_than_the_packet_takes);
     return check_report("loop_faults");
 }
