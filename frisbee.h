@@ -344,7 +344,7 @@ typedef struct frisbee_transport {
 typedef struct frisbee_protocol {
     // Before the first byte; may frisbee_write. Not OK ends the connection with that result. NULL: state is `user`.
     frisbee_result (*start)(frisbee_pool *pool, frisbee_conn conn, void *user, void **state);
-    // Bytes came. Set *used to how many were taken; called again at once while it takes some and bytes remain. What remains is kept and
+    // Bytes came. Set *used (0 when called, as *need) to how many were taken; called again at once while it takes some and bytes remain. What remains is kept and
     // offered again, with more behind it, when there are *need bytes in all (0: one more). AGAIN or OK go on; else the connection ends.
     // More than max_packet bytes kept is TOO_LARGE.
     frisbee_result (*input)(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used, size_t *need);
@@ -565,7 +565,7 @@ FRISBEE_API frisbee_result frisbee_finish(frisbee_pool *pool, frisbee_conn conn)
 // Stops or resumes reading; packets already read are kept. While paused the peer's silence is not judged.
 FRISBEE_API frisbee_result frisbee_pause(frisbee_pool *pool, frisbee_conn conn, bool paused);
 
-// The connection's user pointer. A stale handle: NULL.
+// The connection's user pointer, which its events get; accepted connections begin with their listener's. A stale handle: NULL.
 FRISBEE_API void *frisbee_user(frisbee_pool *pool, frisbee_conn conn);
 FRISBEE_API frisbee_result frisbee_set_user(frisbee_pool *pool, frisbee_conn conn, void *user);
 
@@ -650,7 +650,7 @@ typedef struct frisbee_hijacked {
     frisbee_result result;      // OK, TIMED_OUT, or why the connection ended before
     frisbee_socket socket;      // a plain connection's descriptor, non-blocking, yours; else FRISBEE_NO_SOCKET
     frisbee_transport io;       // else its transport, yours: read, write and close it, or attach it again; close is NULL if there is none
-    frisbee_span unread;        // bytes that were read behind the last packet; copy them before you return
+    frisbee_span unread;        // bytes that were read behind the last packet, at most read_buffer; copy them before you return
     frisbee_span unsent;        // NOW only: bytes that were queued and not written; copy and write them first
 } frisbee_hijacked;
 
