@@ -135,7 +135,7 @@
     will: calling again is safe. (A call that times out or is cancelled while still in the queue is struck from it.)
     A packet that comes in is a reply if its operation and id are those of a call in flight; else it is a request for the operation's
     route; else, without on_packet, it is dropped and counted. The ids of calls are 1..57343 on the side that connected and
-    57344..65535 on the side that accepted, oldest first, so that two frisbee.h peers may call each other with the same operation.
+    57344..65535 on the side that accepted, in turn, so that two frisbee.h peers may call each other with the same operation.
     The id of a call that ended without its reply is not used again in the session, unless lost_ms says when (lossy links): a late reply
     never meets a later call. Id 0 is an id like any other: stock peers count through it.
     Reply inside the handler, once; or frisbee_defer first, and reply later from anywhere, to the frisbee_origin; if the caller's session
@@ -3158,7 +3158,7 @@ static void frisbeei_protocol_input(frisbee_pool *pool, frisbeei_conn *conn, con
     frisbeei_in_free(pool, in, room);
 }
 
-static void frisbeei_set_wire(frisbee_pool *pool, frisbeei_conn *conn, frisbee_wire wire);
+static void frisbeei_set_wire(frisbeei_conn *conn, frisbee_wire wire);
 static void frisbeei_announce(frisbee_pool *pool, frisbeei_conn *conn);
 
 // The first bytes of an unknown peer.
@@ -3180,7 +3180,7 @@ static void frisbeei_sniff_input(frisbee_pool *pool, frisbeei_conn *conn, const 
     }
     conn->flags &= ~(uint32_t)FRISBEEI_PARTIAL;
     if (conn->in_size) conn->flags |= FRISBEEI_STASHED;
-    frisbeei_set_wire(pool, conn, wire);
+    frisbeei_set_wire(conn, wire);
     frisbeei_announce(pool, conn);
     if (conn->state != FRISBEEI_CLOSED) frisbeei_input(pool, conn, data, size);
 }
@@ -3473,8 +3473,7 @@ static void frisbeei_hand_tell(frisbee_pool *pool, frisbeei_conn *conn, frisbee_
 
 // >>session: from a transport to on_open, and to on_close
 
-static void frisbeei_set_wire(frisbee_pool *pool, frisbeei_conn *conn, frisbee_wire wire) {
-    (void)pool;
+static void frisbeei_set_wire(frisbeei_conn *conn, frisbee_wire wire) {
     conn->wire = (uint8_t)wire;
     if (wire != FRISBEE_WIRE_V0 || conn->header == 8) return;
     if (frisbeei_is_packets(conn)) frisbeei_queue_to_v0(conn);
@@ -3510,8 +3509,8 @@ static void frisbeei_ready(frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbee_wire wire = conn->profile->desc.wire;
     const bool acceptor = conn->flags & FRISBEEI_ACCEPTED;
     conn->deadline = FRISBEEI_NO_TIME;
-    if (wire == FRISBEE_WIRE_V0 || wire == FRISBEE_WIRE_V1) frisbeei_set_wire(pool, conn, wire);
-    else if (!acceptor && wire == FRISBEE_WIRE_AUTO) frisbeei_set_wire(pool, conn, FRISBEE_WIRE_V1);
+    if (wire == FRISBEE_WIRE_V0 || wire == FRISBEE_WIRE_V1) frisbeei_set_wire(conn, wire);
+    else if (!acceptor && wire == FRISBEE_WIRE_AUTO) frisbeei_set_wire(conn, FRISBEE_WIRE_V1);
     else if (frisbeei_is_packets(conn)) {
         conn->state = FRISBEEI_SNIFFING;
         if (!acceptor) frisbeei_deadline(pool, conn, FRISBEEI_WAIT_WIRE_MS);
@@ -4161,7 +4160,7 @@ static void frisbeei_expire_state(frisbee_pool *pool, frisbeei_conn *conn, int64
     case FRISBEEI_CONNECTING:
     case FRISBEEI_OPENING: frisbeei_fail(pool, conn, FRISBEE_TIMED_OUT, 0); break;
     case FRISBEEI_SNIFFING: // a connector that waited for the peer's wire in vain
-        frisbeei_set_wire(pool, conn, FRISBEE_WIRE_V1);
+        frisbeei_set_wire(conn, FRISBEE_WIRE_V1);
         frisbeei_announce(pool, conn);
         break;
     case FRISBEEI_LINGERING: frisbeei_fail(pool, conn, (frisbee_result)conn->reason, 0); break;

@@ -15,8 +15,11 @@ static int waited(int count, int timeout);
 #include "../frisbee.h"
 #include "net.h"
 
+static int longest_wait;
+
 static int wait_ms(int timeout) {
     waits++;
+    if (timeout > longest_wait) longest_wait = timeout;
     return sleepless ? 0 : timeout;
 }
 
@@ -160,6 +163,85 @@ static void call_wait_survives_the_end_of_its_connection_and_of_its_pool(void) {
         if (destroyed) live[0] = NULL;
         else drop_pool(pool);
     }
+    end();
+}
+
+// Closes the accepted end of a connection whose both ends one pool has.
+static int drop_accepted(frisbee_pool *pool, frisbee_conn connected) {
+    uint32_t index = 0;
+    int count = 0;
+    frisbeei_conn *conn;
+    while ((conn = frisbeei_each(pool, &index)) != NULL)
+        if (conn->id != connected.id) count += frisbee_close(pool, frisbeei_handle(conn), FRISBEE_CLOSE_NOW) == FRISBEE_OK;
+    return count;
+}
+
+static void stop_in_task(frisbee_task *task, frisbee_pool *pool) {
+    (void)task;
+    if (pool) frisbee_stop(pool);
+}
+
+static void a_stop_ends_a_call_wait_that_waits_for_a_session(void) {
+    frisbee_conn_desc desc = quiet(NULL);
+    struct record seen;
+    frisbee_outcome outcome;
+    frisbee_remote *remote;
+    frisbee_listener listener;
+    frisbee_task task;
+    frisbee_conn conn;
+    frisbee_pool *pool;
+    char address[64];
+    begin();
+    memset(&seen, 0, sizeof seen);
+    memset(&task, 0, sizeof task);
+    pool = new_pool(NULL);
+    desc.user = &seen;
+    desc.retry_min_ms = 60000;
+    desc.retry_max_ms = 60000;
+    CHECK_EQ(frisbee_listen(pool, "127.0.0.1:0", NULL, &listener), FRISBEE_OK);
+    CHECK_EQ(frisbee_listener_address(pool, listener, address, sizeof address), FRISBEE_OK);
+    CHECK_EQ(frisbee_connect(pool, address, &desc, &conn), FRISBEE_OK);
+    CHECK_EQ(frisbee_call_wait(pool, conn, ECHO, "x", 1, 50, &outcome), FRISBEE_TIMED_OUT); // open, and nobody answers
+    CHECK_EQ(seen.opened, 1);
+    CHECK_EQ(frisbee_listener_close(pool, listener), FRISBEE_OK);
+    CHECK_EQ(drop_accepted(pool, conn), 1);
+    WAIT_FOR(seen.closed == 1);
+    CHECK(remote = frisbee_remote_retain(pool));
+    task.run = stop_in_task;
+    CHECK_EQ(frisbee_remote_post(remote, &task), FRISBEE_OK);
+    CHECK_EQ(frisbee_call_wait(pool, conn, ECHO, "x", 1, 20000, &outcome), FRISBEE_CANCELLED);
+    CHECK(outcome.result == FRISBEE_CANCELLED && !outcome.sent);
+    CHECK(!pool->stop_run); // and is used up
+    frisbee_remote_release(remote);
+    end();
+}
+
+static void a_stop_for_the_next_run_takes_no_sleep_from_poll(void) {
+    frisbee_pool *pool;
+    begin();
+    pool = new_pool(NULL);
+    frisbee_stop(pool);
+    longest_wait = 0;
+    CHECK_EQ(frisbee_poll(pool, 20), FRISBEE_OK);
+    CHECK_EQ(longest_wait, 20);
+    CHECK_EQ(frisbee_run(pool), FRISBEE_OK);
+    end();
+}
+
+static void a_look_up_that_has_not_begun_takes_no_answer(void) {
+    static const char *const numeric[] = {"127.0.0.1"};
+    frisbee_conn_desc desc = quiet(NULL);
+    struct record seen;
+    frisbee_conn conn;
+    frisbee_pool *pool;
+    begin();
+    memset(&seen, 0, sizeof seen);
+    pool = new_pool(NULL);
+    desc.user = &seen;
+    CHECK_EQ(frisbee_connect(pool, NOWHERE, &desc, &conn), FRISBEE_OK);
+    CHECK_EQ(frisbee_resolved(pool, conn.id, numeric, 1), FRISBEE_CLOSED);
+    WAIT_FOR(seen.finals == 1);
+    CHECK_EQ(seen.info.reason, FRISBEE_REFUSED);
     end();
 }
 
@@ -903,6 +985,9 @@ int main(int argc, char **argv) {
     RUN(a_cancel_in_on_reply_leaves_nothing_behind);
     RUN(call_wait_survives_the_end_of_its_connection_and_of_its_pool);
     RUN(a_stop_before_call_wait_is_for_the_next_run);
+    RUN(a_stop_ends_a_call_wait_that_waits_for_a_session);
+    RUN(a_stop_for_the_next_run_takes_no_sleep_from_poll);
+    RUN(a_look_up_that_has_not_begun_takes_no_answer);
     RUN(a_peer_that_left_is_heard_to_the_end);
     RUN(a_far_timeout_hides_no_near_one_and_does_not_come_at_once);
     RUN(a_reply_that_lies_in_the_socket_is_read_before_its_call_times_out);
