@@ -1,4 +1,4 @@
-// frisbee.h - packets, calls and hijack over any byte stream, in one C header. Public domain or MIT, at your choice.
+// frisbee.h - packets, calls, publish/subscribe, streams and hijack over any byte stream, in one C header. Public domain or MIT, at your choice.
 // Speaks the Frisbee wire: stock Go programs (frisbee-go v0.10 and v0.11, frpc-go) talk to it unmodified, both ways.
 /*
     IN ONE FILE OF YOUR PROJECT (a two-line frisbee.c is best, so that no other include comes before it):
@@ -49,6 +49,8 @@
         FRISBEE_POLLER           FRISBEE_POLLER_EPOLL (default on Linux), _POLL (default on other Unix systems), _NONE: no sockets, no
                                  operating system; only frisbee_attach, with the pool's clock from its description
         FRISBEE_NO_THREADS       no pthreads: host names need the pool's resolve hook (frisbee_remote needs no threads)
+        FRISBEE_NO_PUBSUB        leaves publish and subscribe out: its functions answer FRISBEE_UNSUPPORTED
+        FRISBEE_NO_STREAMS       leaves streams out, in the same way
         FRISBEE_LOG_LEVEL        0 nothing, 1 errors, 2 warnings (default), 3 information: what is compiled in for the log callback
         FRISBEE_MALLOC(n)        with FRISBEE_REALLOC(p,n) and FRISBEE_FREE(p): the allocator of pools that bring none
         FRISBEE_EVENTS           connections served between two looks at the poller (64)
@@ -64,12 +66,13 @@
 
     Order of callbacks in a session, whatever happens:
         wrap          put your transports (TLS, WebSocket) on top of the socket
-        on_open       transport ready; an accepted connection is announced when its first bytes have told its wire (section 9)
+        on_open       transport ready; an accepted connection is announced when its first bytes have told its wire (section 11)
         start         of a frisbee_protocol, if the connection has one
         handlers, on_packet, on_reply, on_writable, input
         on_end        the peer has sent its last byte (half-close). Without on_end: replies owed are flushed, then it closes. When both
                       directions have ended (frisbee_finish and on_end, in either order) the connection closes by itself
         on_reply      of every call still in flight
+        on_close      of every stream still open; on_unsubscribe of the peer's subscriptions
         on_hijacked   if a hijack was asked for, whether it worked or not
         stop          of the protocol
         on_close      always, always last, with the reason; user pointer and statistics can still be asked. retry_ms >= 0: another
@@ -104,9 +107,15 @@
                      out; in a fixed block there is one for both
         calls        max_calls, and the ids (section 7): EXHAUSTED        deferred replies    max_deferred: AGAIN
         connections  max_conns: the listener leaves them in the backlog; connect, adopt, attach answer EXHAUSTED
+        streams      max_streams: EXHAUSTED to the opener here, and a peer's further streams are closed at once. A paused stream keeps at most
+                     stream_window, 16 KiB and one message (section 10)
+        subscribers  the limit and policy of each subscription; in a connection's queue at most high_water bytes of messages, outside it
+                     (queue_limit) all its subscriptions together; retained values: max_retained (section 9)
         memory       max_memory of the pool: NO_MEMORY to senders; a connection whose input cannot be kept is closed, alone
     An idle connection holds no buffers. A packet's claim of length is not trusted: above half of max_memory, room grows with what comes.
     With `memory` in frisbee_pool_desc the pool lives in that block alone and never calls an allocator; FRISBEE_POOL_BYTES tells its size.
+    Streams and subscriptions then live in what memory_size has beyond that, and answer NO_MEMORY when it is used up; nothing else does. (The
+    broker itself takes about 1 KB of it, or the pool is not created; a connection that finds none there does without streams.)
 
     6. TIME
     =======
@@ -159,8 +168,75 @@
         NOW      raw bytes begin behind the packet being handled; nothing is flushed, unsent bytes are handed over.
     frisbee_adopt and frisbee_attach with a prefill are the inverse.
 
-    9. THE WIRE
+    9. PUBLISH AND SUBSCRIBE
+    ========================
+    A pool whose description has a `broker` passes on what is published to it. Its peers subscribe and publish over their connections;
+    its own program does so with the same functions and FRISBEE_LOCAL in place of a connection.
+
+        static void price(frisbee_pool *pool, const frisbee_message *message, void *user) {
+            printf("%s: %.*s\n", message->topic, (int)message->length, (const char *)message->data);
+        }
+        frisbee_sub_desc desc = {0};
+        desc.on_message = price;
+        frisbee_subscribe(pool, conn, "prices.*.eur", &desc, NULL);
+        frisbee_publish(pool, conn, "prices.gold.eur", "1789", 4, NULL);
+
+    Topics are 1 to 16 tokens divided by '.', 255 bytes at most; a token is one or more bytes other than '.', '*', '>', space and control
+    characters (0 to 32, 127). A subscription may have `*` for exactly one token and `>`, at the end, for one or more.
+    One that matches several subscriptions of a connection is delivered once for each, under that subscription's handle.
+    Groups: of the subscriptions with the same group name (whatever their topics, if they match) one gets each message: in turn, and
+    preferably one that is not full.
+    Order: each subscription gets the messages of one publisher in the order in which they were published, each at most once. There is no
+    acknowledgement by subscribers and no store: who is not subscribed misses it, but for the last retained value of each topic, which a
+    new subscription that asks for it (desc.retained) gets first. Publishing an empty retained message clears it.
+    A subscription belongs to its connection's handle: after a reconnect it is asked for again by itself (what was published meanwhile is
+    missed). on_result tells each time whether the broker took it.
+
+    When a subscriber is slow. Messages go straight into its connection's queue while that is at most high_water. Above that they wait in the
+    subscription (each counts its payload, topic and 64 bytes), up to the subscription's limit, and, for all of a connection's subscriptions
+    together, up to queue_limit; one message may always wait. When that is full the subscription's policy decides:
+        FRISBEE_SLOW_DROP_NEW  (0) the new message is dropped for it
+        FRISBEE_SLOW_DROP_OLD  the oldest waiting message is
+        FRISBEE_SLOW_LATEST    of each topic only the last waiting message is kept, in the place of the one before; when even so it is full,
+                               the oldest is dropped
+        FRISBEE_SLOW_CLOSE     its connection is closed, EXHAUSTED
+        FRISBEE_SLOW_BLOCK     nothing is dropped: the publisher waits. A publishing connection is not read until there is room (its
+                               packets stay in order, its heartbeats go on); frisbee_publish with FRISBEE_LOCAL answers AGAIN, and
+                               on_writable of the broker follows. Such a subscriber can stop others, so it must be allowed: broker.allow_block
+    Nothing is dropped in silence: a subscriber is told before the next message how many it has missed (message.dropped); the broker's
+    program sees it in frisbee_sub_info, the publisher in frisbee_stats.lost (a publisher over a connection: as of its last confirmed
+    publish). For each subscription, at any time: messages that matched = delivered + dropped + waiting. Messages that are dropped for want of memory
+    count, too. Those that were delivered into the queue of a connection that then ends are as lost as all that is on its way.
+    A broker should say who may do what: may_subscribe, may_publish. Without them everybody may.
+
+    10. STREAMS
     ===========
+    Many streams of messages share a connection, each opened by either side, closed by either side, for both directions. They are those of
+    frisbee-go: a stream begins with its first message, an empty message cannot exist (it means close). Connections whose description has
+    `streams` take part; for others packets of streams are dropped.
+
+        static void got(frisbee_pool *pool, frisbee_stream stream, const void *data, uint32_t length, void *user) { ... }
+        static const frisbee_stream_events events = {opened, got, writable, closed};
+        desc.streams = &events;                                        // in the frisbee_conn_desc of both sides
+        frisbee_stream_open(pool, conn, NULL, user, &stream);          // when the connection is open
+        frisbee_stream_send(pool, stream, data, length);               // AGAIN: on_writable of the stream follows
+        frisbee_stream_close(pool, stream);                            // behind what was sent
+
+    Each stream that opened gets on_close exactly once, last: FRISBEE_OK closed here, CLOSED by the peer (after all its messages),
+    REFUSED the peer takes no streams, EXHAUSTED its kept input went over the bound, or what ended the connection. There is no half-close:
+    a layer above that wants one sends a last message that says so (fRPC does).
+    Flow control. frisbee_stream_pause keeps further messages of a stream, in order, until it goes on; all else on the connection continues.
+    Between two frisbee.h peers a sender has stream_window bytes of credit on each stream (and may overdraw it by one message);
+    what on_data has returned from is given back in halves of the window; without credit frisbee_stream_send answers AGAIN. Before the
+    peer is known (the first round trip) the credit is 16 KiB. Stock peers know no credit: what they send to a paused stream is kept
+    up to the same bound, stream_window + 16 KiB + one message, and then the stream is closed, EXHAUSTED: pause their streams briefly. A stock peer
+    that does not read one of its streams for 4,096 messages stops its whole connection; that is its own limit.
+    Ids: the side that connected opens 1..32767, the side that accepted 32768..65535; a stock peer opens what it likes. The id of a closed
+    stream is not used again, and what still comes for it is dropped, until the peer has confirmed the close (frisbee.h: by a close;
+    stock: by the PONG to a later PING).
+
+    11. THE WIRE
+    ============
     All integers big-endian. A connection carries packets and nothing else; there is no greeting.
         v0   u16 id, u16 operation, u32 length, payload                    frisbee-go up to v0.10.x and frpc-go
         v1   u16 0x000F, u16 id, u16 operation, u32 length, payload        frisbee-go from v0.11.0
@@ -168,6 +244,32 @@
     library; stock peers drop them unseen:
         0xFF00 FENCE   empty; the last packet of its sender before raw bytes (section 8)
         0xFF01 NOTHING any payload; a call that was struck from the queue. Ignored
+    Streams. STREAM packets carry the stream's id in the header. To announce credit:
+        0xFF02 HELLO         u32 window. The first packet of a connector that has streams; an acceptor that has this library answers it (0: it takes
+                             no streams) before it answers the PING behind it. A connector whose first PONG comes before a HELLO, and an
+                             acceptor whose first packet is none, has a stock peer. Later bytes of a HELLO are ignored
+        0xFF03 CREDIT        id: the stream; u32 bytes more that may be sent on it
+        Each direction of a stream starts with the receiver's window as credit; a message costs its length and may be sent while credit is
+        above 0. Between peers that exchanged HELLO each close (empty STREAM packet) is answered by one, unless it is itself the answer.
+    Publish and subscribe. u8 and u16, u32, u64 big-endian; text without terminator. Ids of subscriptions are the subscriber's choice:
+        0xFF10 SUBSCRIBE     id: of the subscription; u8 flags (1: retained values wanted), u8 policy (0 DROP_NEW, 1 DROP_OLD, 2 LATEST,
+                             3 CLOSE, 4 BLOCK), u32 limit in bytes (0: 1 MiB; a broker lowers it to its maximum), u8 length, topic,
+                             u8 length, group (length 0: none)
+        0xFF11 SUBSCRIBED    id; u8 status: 0 taken; retained values follow, in no order. 1 refused (also BLOCK where it is not allowed), 2 malformed
+                             topic or group, or no such policy, 3 limits or memory, 4 not a broker, 5 the id is in use: that subscription goes on.
+                             1 to 4: there is no subscription with that id (any more: a broker may end one, with 1)
+        0xFF12 UNSUBSCRIBE   id
+        0xFF13 UNSUBSCRIBED  id; always answered. No MESSAGE for it follows, it may be used again
+        0xFF14 PUBLISH       id: 0, or one to be answered; u8 flags (1: retain), u8 length, topic, data
+        0xFF15 MESSAGE       id: of the subscription; u8 flags, or-ed (1: published as retained, 2: a retained value from before), u8 length,
+                             topic, data. A publisher gets its own messages if it subscribed to them; an empty one that clears a
+                             retained value is passed on like others
+        0xFF16 DROPPED       id: of the subscription; u64 messages dropped for it since it was made; before the next MESSAGE, if there is one
+        0xFF17 PUBLISHED     id of the PUBLISH; u8 status as above (3: passed on, but not retained), u32 subscriptions that it went to (a group is
+                             one), u64 messages of this connection that slow subscribers lost so far
+        A PUBLISH with id 0 that is refused or malformed is dropped. Unknown flags and later bytes of a payload are ignored (but behind data,
+        which has no end of its own). A payload that is shorter than this closes the connection.
+        So any frisbee-go program can take part: handlers for MESSAGE (and DROPPED), and packets SUBSCRIBE and PUBLISH.
     A payload on PING or PONG is accepted and skipped, and never sent (stock peers lose their place over one). Stock peers ping every
     500 ms, drop a connection on which nothing comes for 5 s, and close on a payload above 5 MiB, which is why that is max_packet's default.
     An acceptor tells the wires apart by the first two bytes, or the first eight if they could be either, and frames nothing before.
@@ -177,12 +279,14 @@
     FRISBEE_WIRE_WAIT waits for the peer's first bytes (a stock server pings within 500 ms); after a second without any it is v1.
     Greetings of TLS and HTTP are refused by the first bytes.
 
-    10. PROMISES
+    12. PROMISES
     ============
     1 Packets of one connection arrive whole, in order, at most once.   2 Every call ends in exactly one on_reply; late replies meet nobody.
     3 Memory is bounded, with a defined answer at each limit.   4 No abort, exit, print, SIGPIPE, signal handler, global state or blocking
     outside the functions that say so; sockets are close-on-exec.   5 Any function from any callback; a pool is one thread's.
     6 Hostile input costs its sender the connection and nobody else anything.   7 Hijack loses no byte.   8 Stock Go peers work unmodified.
+    9 Each message reaches each matching subscription once, in order, or is counted as dropped, by the policy that was asked for.
+    10 Messages of one stream arrive whole, in order; each stream that opened ends in one on_close; a slow one stops no other.
     Each has tests named after it in tests/.
 */
 
@@ -270,6 +374,8 @@ typedef intptr_t frisbee_socket;              // a descriptor, without its syste
 typedef struct frisbee_conn { uint64_t id; } frisbee_conn;
 typedef struct frisbee_listener { uint64_t id; } frisbee_listener;
 typedef struct frisbee_call_id { uint64_t id; } frisbee_call_id;
+typedef struct frisbee_stream { uint64_t id; } frisbee_stream;
+typedef struct frisbee_sub { uint64_t id; } frisbee_sub; // a subscription
 
 typedef struct frisbee_span { const void *data; size_t length; } frisbee_span; // bytes somewhere
 
@@ -344,8 +450,8 @@ typedef struct frisbee_transport {
 typedef struct frisbee_protocol {
     // Before the first byte; may frisbee_write. Not OK ends the connection with that result. NULL: state is `user`.
     frisbee_result (*start)(frisbee_pool *pool, frisbee_conn conn, void *user, void **state);
-    // Bytes came. Set *used (0 when called, as *need) to how many were taken; called again at once while it takes some and bytes remain. What remains is kept and
-    // offered again, with more behind it, when there are *need bytes in all (0: one more). AGAIN or OK go on; else the connection ends.
+    // Bytes came. Set *used (0 when called, as *need) to how many were taken; called again at once while it takes some and bytes remain.
+    // What remains is kept and offered again, with more behind it, when there are *need bytes in all (0: one more). AGAIN or OK go on; else the connection ends.
     // More than max_packet bytes kept is TOO_LARGE.
     frisbee_result (*input)(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used, size_t *need);
     // The peer sent its last byte (events.on_end is for packets only). NULL: what is queued is flushed, then the connection closes.
@@ -388,13 +494,23 @@ typedef enum frisbee_role {
     FRISBEE_ACCEPTOR          // ids of calls are 57344..65535; tells the wire by the first bytes
 } frisbee_role;
 
-// How a connection behaves. Copied; what it points to (events, routes, protocol) must outlive the connections.
+// Streams of a connection (>>streams). `user` is the stream's, but for on_open: the connection's. Any may be NULL.
+typedef struct frisbee_stream_events {
+    // The peer opened a stream; its first message follows. frisbee_stream_bind gives it a user pointer, other events. NULL: refused.
+    void (*on_open)(frisbee_pool *pool, frisbee_conn conn, frisbee_stream stream, void *user);
+    void (*on_data)(frisbee_pool *pool, frisbee_stream stream, const void *data, uint32_t length, void *user); // a message, until it returns
+    void (*on_writable)(frisbee_pool *pool, frisbee_stream stream, void *user); // a send was answered AGAIN and may be tried again
+    void (*on_close)(frisbee_pool *pool, frisbee_stream stream, frisbee_result reason, void *user); // section 10; once, last
+} frisbee_stream_events;
+
+// How a connection behaves. Copied; what it points to (events, routes, protocol, streams) must outlive the connections.
 typedef struct frisbee_conn_desc {
     void *user;
     const frisbee_events *events;
     const frisbee_route *routes; // sorted by operation, may lie in ROM; if given, the pool's frisbee_on table does not apply
     size_t route_count;
     const frisbee_protocol *protocol; // NULL: packets
+    const frisbee_stream_events *streams; // NULL: none on this connection
     frisbee_wire wire;
     frisbee_role role;
     // Called at the start of each session: *io is the transport so far; replace it by one that owns it. Not OK ends the session
@@ -407,6 +523,8 @@ typedef struct frisbee_conn_desc {
     uint32_t max_packet;       // FRISBEE_PACKET_MAX; payload bytes, both directions; at most 1 GiB - 10
     uint32_t max_calls;        // 16384; in flight on this connection
     uint32_t max_deferred;     // 1024
+    uint32_t max_streams;      // 1024; open at a time, by both sides together
+    uint32_t stream_window;    // 256 KiB; what a peer may send on a stream before it was handed out; at most 1 GiB
     uint32_t max_conns;        // 10000; of this listener
     uint32_t backlog;          // 511; of this listener
     size_t high_water;         // 256 KiB
@@ -421,6 +539,8 @@ typedef struct frisbee_allocator {
     void (*release)(void *context, void *block, size_t size);
     void *context;
 } frisbee_allocator;
+
+struct frisbee_broker; // >>publish and subscribe
 
 enum { FRISBEE_LOG_ERROR = 1, FRISBEE_LOG_WARNING = 2, FRISBEE_LOG_INFO = 3 };
 
@@ -442,13 +562,14 @@ typedef struct frisbee_pool_desc {
     void *resolve_context;
     void (*log)(void *context, int level, const char *text); // one line, without its end; may call nothing of the library
     void *log_context;
+    const struct frisbee_broker *broker; // copied; NULL: not a broker
 } frisbee_pool_desc;
 
 // Bytes of `memory` that are always enough for so many connections (and as many listeners, at least two), each with so many calls (and
 // as many deferred replies), payloads up to max_packet and a queue of so many bytes.
 #define FRISBEE_POOL_BYTES(conns, calls, max_packet, queue)                    \
     (1728u + 224u * sizeof(void *) + 2u * (size_t)(max_packet) +                       \
-     (size_t)(conns) * (1104u + 128u * sizeof(void *) + (size_t)(max_packet) + (size_t)(queue) + (size_t)(calls) * 112u))
+     (size_t)(conns) * (1168u + 136u * sizeof(void *) + (size_t)(max_packet) + (size_t)(queue) + (size_t)(calls) * 112u))
 
 // >>pool
 
@@ -667,6 +788,147 @@ FRISBEE_API frisbee_result frisbee_hijack(frisbee_pool *pool, frisbee_conn conn,
 // Acts after the callback returns; bytes that are left go to the new protocol in the same turn. Calls in flight end first.
 FRISBEE_API frisbee_result frisbee_upgrade(frisbee_pool *pool, frisbee_conn conn, frisbee_hijack_how how, const frisbee_protocol *protocol);
 
+// >>publish and subscribe: section 9 of the manual
+
+#define FRISBEE_LOCAL (frisbeei_local()) // in place of a connection: this pool's own broker
+static inline frisbee_conn frisbeei_local(void) {
+    frisbee_conn none;
+    none.id = 0;
+    return none;
+}
+
+enum { FRISBEE_TOPIC_MAX = 255, FRISBEE_TOPIC_TOKENS = 16, FRISBEE_GROUP_MAX = 64 }; // bytes, tokens, bytes
+
+// What happens to a message for a subscription that is full.
+typedef enum frisbee_slow {
+    FRISBEE_SLOW_DROP_NEW = 0,
+    FRISBEE_SLOW_DROP_OLD,
+    FRISBEE_SLOW_LATEST,
+    FRISBEE_SLOW_CLOSE, // not for FRISBEE_LOCAL
+    FRISBEE_SLOW_BLOCK
+} frisbee_slow;
+
+typedef struct frisbee_message {
+    frisbee_sub sub;
+    frisbee_conn conn; // by which it came; FRISBEE_LOCAL: from this pool's broker
+    const char *topic; // that it was published on; ends with a 0
+    const void *data;  // as topic: until the callback returns; not aligned
+    uint32_t length;
+    bool retained;     // a value from before the subscription
+    uint64_t dropped;  // messages that this subscription has missed since the last one
+} frisbee_message;
+
+typedef void (*frisbee_on_message)(frisbee_pool *pool, const frisbee_message *message, void *user);
+
+// All may be zero, but on_message.
+typedef struct frisbee_sub_desc {
+    frisbee_on_message on_message;
+    // The broker's answer, in each session (never from a stock peer; not for FRISBEE_LOCAL): OK taken; REFUSED not allowed, INVALID, EXHAUSTED its limits,
+    // UNSUPPORTED it is no broker: then the subscription has ended, and its handle with it.
+    void (*on_result)(frisbee_pool *pool, frisbee_sub sub, frisbee_result result, void *user);
+    void *user;
+    const char *group; // 1 to FRISBEE_GROUP_MAX bytes as in a token; NULL: none
+    frisbee_slow slow;
+    uint32_t limit; // bytes that may wait; 0: 1 MiB. A broker lowers it to its max_pending
+    bool retained;  // begin with the last retained value of each topic that matches
+} frisbee_sub_desc;
+
+// A subscription at this pool's broker.
+typedef struct frisbee_sub_info {
+    frisbee_sub sub;
+    frisbee_conn conn;  // the subscriber; FRISBEE_LOCAL: this program
+    const char *topic;  // as subscribed; like group until the subscription ends or, in a hook, until it returns
+    const char *group;  // NULL: none
+    frisbee_slow slow;
+    uint32_t limit;     // bytes that may wait
+    uint32_t waiting;   // messages that wait,
+    size_t waiting_bytes; // and what they count
+    uint64_t delivered, dropped;
+} frisbee_sub_info;
+
+// Makes a pool a broker. All may be zero. The hooks are callbacks (section 4) and concern peers only: this program's own calls are not asked about.
+typedef struct frisbee_broker {
+    void *user;
+    // May this subscription be made, this message be published? A publisher that had to wait is asked again. NULL: yes.
+    bool (*may_subscribe)(frisbee_pool *pool, const frisbee_sub_info *wanted, void *user);
+    bool (*may_publish)(frisbee_pool *pool, frisbee_conn conn, const char *topic, void *user);
+    void (*on_subscribe)(frisbee_pool *pool, const frisbee_sub_info *info, void *user);   // one was made,
+    void (*on_unsubscribe)(frisbee_pool *pool, const frisbee_sub_info *info, void *user); // and has ended: by its peer, or with its connection
+    void (*on_writable)(frisbee_pool *pool, void *user); // frisbee_publish with FRISBEE_LOCAL was answered AGAIN and may be tried again
+    bool allow_block;        // peers may subscribe with FRISBEE_SLOW_BLOCK, and so stop publishers; otherwise that is refused
+    uint32_t max_subs;       // 1000000; in all
+    uint32_t max_conn_subs;  // 1024; of a connection
+    uint32_t max_pending;    // 8 MiB; the highest limit of a subscription
+    size_t max_retained;     // 16 MiB; each value counts its payload, topic and 512 bytes; above it values are passed on but not kept
+} frisbee_broker;
+
+// Subscribes at the peer's broker, or at this pool's own (FRISBEE_LOCAL). Copies topic and group. Before the connection is open, or between
+// sessions, it is asked for as soon as it opens. sub may be NULL. on_message comes in polls, until unsubscribed or until the connection's last
+// on_close. INVALID: a malformed topic or group, no on_message, or FRISBEE_LOCAL without a broker. EXHAUSTED: limits. Results else as >>sending.
+FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn conn, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *sub);
+
+// Ends a subscription: no on_message comes any more, what waits for it is dropped uncounted. A broker may also end one of its peers' this
+// way: the peer's on_result is REFUSED. CLOSED: it has ended already.
+FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub sub);
+
+typedef struct frisbee_publish_desc {
+    bool retain;                // keep it as the topic's last value; with no data: forget that
+    // NULL: unconfirmed. Else, over a connection, the publish is a call (section 7) that ends OK: it was passed on, and outcome.data is a
+    // frisbee_published; or as the broker answered: REFUSED, INVALID, EXHAUSTED (passed on, but not retained), UNSUPPORTED
+    frisbee_on_reply on_reply;
+    void *user;
+    int32_t timeout_ms;         // of that call
+} frisbee_publish_desc;
+
+typedef struct frisbee_published {
+    uint32_t subscriptions; // that it went to, or would have but for their policy
+    uint64_t lost;          // messages of this publisher that slow subscribers have lost so far
+} frisbee_published;
+
+// Publishes to the peer's broker, or to this pool's own (FRISBEE_LOCAL; then on_reply must be NULL). Copies. desc NULL: all defaults. INVALID: a
+// malformed topic, or one with wildcards. AGAIN: the queue is full, or (FRISBEE_LOCAL) a subscription that blocks is. Else as >>sending.
+FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn conn, const char *topic, const void *data, size_t length,
+                                           const frisbee_publish_desc *desc);
+
+// Who is subscribed at this pool's broker: begin with *at zero; each OK puts the next one into *at and, if it is not NULL, *info. CLOSED: that was
+// the last. Subscriptions may be ended meanwhile.
+FRISBEE_API frisbee_result frisbee_sub_next(frisbee_pool *pool, frisbee_sub *at, frisbee_sub_info *info);
+
+// One subscription at this pool's broker. CLOSED: it has ended. INVALID: one at a peer's.
+FRISBEE_API frisbee_result frisbee_sub_describe(frisbee_pool *pool, frisbee_sub sub, frisbee_sub_info *info);
+
+// How many subscriptions a message on `topic` would go to now; a group counts as one. INVALID: malformed, or no broker here.
+FRISBEE_API frisbee_result frisbee_topic_count(frisbee_pool *pool, const char *topic, uint32_t *count);
+
+// >>streams: section 10 of the manual
+
+// Opens a stream; nothing is sent until its first message. events NULL: those of the connection's description. `user` goes to them. NOT_SENT:
+// the connection is not open (open streams in on_open). INVALID: its description has no `streams`. EXHAUSTED: max_streams, or ids. CLOSED: also a peer
+// that has ended.
+FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn conn, const frisbee_stream_events *events, void *user,
+                                               frisbee_stream *stream);
+
+// Queues a message, 1 to max_packet bytes; copies. AGAIN: no credit, or the connection's queue is at its limit; on_writable follows. CLOSED: the
+// stream has ended. INVALID: no bytes. Else as >>sending.
+FRISBEE_API frisbee_result frisbee_stream_send(frisbee_pool *pool, frisbee_stream stream, const void *data, size_t length);
+
+// The same, borrowing the spans until release(user) runs.
+FRISBEE_API frisbee_result frisbee_stream_send_spans(frisbee_pool *pool, frisbee_stream stream, const frisbee_span *spans, size_t count,
+                                                     frisbee_release release, void *user);
+
+// Closes both directions, behind what was sent. No on_data comes any more; on_close (FRISBEE_OK) follows in this turn or the next.
+FRISBEE_API frisbee_result frisbee_stream_close(frisbee_pool *pool, frisbee_stream stream);
+
+// Keeps further messages instead of handing them out, or goes on.
+FRISBEE_API frisbee_result frisbee_stream_pause(frisbee_pool *pool, frisbee_stream stream, bool paused);
+
+// Gives a stream its user pointer and, if not NULL, its own events. At any time; usual in on_open.
+FRISBEE_API frisbee_result frisbee_stream_bind(frisbee_pool *pool, frisbee_stream stream, const frisbee_stream_events *events, void *user);
+
+FRISBEE_API void *frisbee_stream_user(frisbee_pool *pool, frisbee_stream stream);             // a stale handle: NULL
+FRISBEE_API frisbee_conn frisbee_stream_conn(frisbee_pool *pool, frisbee_stream stream);      // a stale handle: zero
+FRISBEE_API uint16_t frisbee_stream_number(frisbee_pool *pool, frisbee_stream stream);        // its id on the wire; a stale handle: 0
+
 // >>statistics
 
 typedef struct frisbee_stats {
@@ -674,9 +936,12 @@ typedef struct frisbee_stats {
     uint64_t dropped;      // packets that nobody took
     uint64_t late_replies; // replies to calls that had ended
     uint64_t sessions;     // sessions opened; more than one per connection: reconnects
+    uint64_t published;    // at this broker; of a connection: by it
+    uint64_t delivered;    // messages given to subscriptions here (their queue or on_message); of a connection: its own
+    uint64_t lost;         // messages that slow subscriptions lost here; of a connection: of those that it published, here or (as last confirmed) there
     size_t queued;         // bytes waiting to be written
     size_t memory;         // bytes held from the allocator (pool), by this connection alone (connection)
-    uint32_t conns, calls, deferred, lost_ids; // now
+    uint32_t conns, calls, deferred, lost_ids, streams, subs; // now; subs: at this broker
     uint32_t rtt_us;       // last heartbeat's round trip; 0: none yet. Connection only
 } frisbee_stats;
 
@@ -724,6 +989,16 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 #define FRISBEEI_THREADS 1
 #else
 #define FRISBEEI_THREADS 0
+#endif
+#ifdef FRISBEE_NO_PUBSUB
+#define FRISBEEI_PUBSUB 0
+#else
+#define FRISBEEI_PUBSUB 1
+#endif
+#ifdef FRISBEE_NO_STREAMS
+#define FRISBEEI_STREAMS 0
+#else
+#define FRISBEEI_STREAMS 1
 #endif
 #ifndef FRISBEE_LOG_LEVEL
 #define FRISBEE_LOG_LEVEL 2
@@ -907,11 +1182,29 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 enum {
     FRISBEEI_PING = 0,
     FRISBEEI_PONG = 1,
+    FRISBEEI_STREAM = 2,
     FRISBEEI_FIRST_OPERATION = 10,    // below: Frisbee's own
     FRISBEEI_LAST_OPERATION = 0xFEFF, // above: this library's own
     FRISBEEI_FENCE = 0xFF00,
     FRISBEEI_NOTHING = 0xFF01,
+    FRISBEEI_HELLO = 0xFF02,
+    FRISBEEI_CREDIT = 0xFF03,
+    FRISBEEI_SUBSCRIBE = 0xFF10,
+    FRISBEEI_SUBSCRIBED = 0xFF11,
+    FRISBEEI_UNSUBSCRIBE = 0xFF12,
+    FRISBEEI_UNSUBSCRIBED = 0xFF13,
+    FRISBEEI_PUBLISH = 0xFF14,
+    FRISBEEI_MESSAGE = 0xFF15,
+    FRISBEEI_DROPPED = 0xFF16,
+    FRISBEEI_PUBLISHED = 0xFF17,
     FRISBEEI_LAST_CONNECTOR_ID = 57343, // ids of calls: 1 to this by the connector, the rest by the acceptor
+    FRISBEEI_LAST_CONNECTOR_STREAM = 32767, // ids of streams, likewise
+    FRISBEEI_EARLY_CREDIT = 16384,      // of a stream, before the peer has said hello
+    FRISBEEI_SHARE = 8192,              // messages from here on are shared by the queues of their subscribers, below they are copied
+    FRISBEEI_PUBLISH_FLUSH = 32768,     // a subscriber's queue is written when it holds more, before the turn ends
+    FRISBEEI_MESSAGE_COST = 64,         // what a waiting message counts beside its payload
+    FRISBEEI_RETAINED_COST = 512,       // and a retained one
+    FRISBEEI_GROUP_TRIES = 16,          // members of a group that are asked for room
     FRISBEEI_LARGE = 16384,             // payloads from here on are written from where they are
     FRISBEEI_SPANS = 64,                // pieces in one system call
     FRISBEEI_PAGE = 64,                 // connections in a page of the slab
@@ -972,7 +1265,9 @@ enum { // flags of a connection
     FRISBEEI_STASHED = 1 << 21,       // `in` may hold whole packets, not yet handed out
     FRISBEEI_TRANSPORT_BUSY = 1 << 22, // the transport holds bytes of its own back
     FRISBEEI_STALLED = 1 << 23,        // output waits for the transport: write_since counts
-    FRISBEEI_BROKEN = 1 << 24          // writing failed: what the peer sent before is still read, then it closes
+    FRISBEEI_BROKEN = 1 << 24,         // writing failed: what the peer sent before is still read, then it closes
+    FRISBEEI_PUBLISH_FULL = 1 << 25,   // not read: a subscription that blocks is full
+    FRISBEEI_UNREAD = FRISBEEI_PAUSED | FRISBEEI_REPLIES_FULL | FRISBEEI_PUBLISH_FULL // any of the reasons not to read
 };
 
 enum { // work that waits for a safe point of the turn
@@ -981,7 +1276,8 @@ enum { // work that waits for a safe point of the turn
     FRISBEEI_WORK_SWEEP = 4,    // calls were cancelled
     FRISBEEI_WORK_HAND = 8,     // a hijack or upgrade may be able to go on
     FRISBEEI_WORK_WRITABLE = 16,
-    FRISBEEI_WORK_CLOSE = 32
+    FRISBEEI_WORK_CLOSE = 32,
+    FRISBEEI_WORK_STREAMS = 64 // some stream has something to tell or to send
 };
 
 // Output in order. Own bytes lie behind the struct; a borrowed piece points to the user's and has its packet's header with it.
@@ -992,6 +1288,7 @@ typedef struct frisbeei_chunk {
     size_t replies, replies_end; // bytes of replies in it, and where the last one ends
     frisbee_release release;     // of a borrowed piece; the last of its packet has it
     void *user;
+    struct frisbeei_message *message; // that it borrows from; a reference
     uint8_t header[FRISBEE_WIRE_HEADER_MAX];
     uint8_t header_at, header_size;
     bool borrowed;
@@ -1026,6 +1323,145 @@ typedef struct frisbeei_deferred {
     uint32_t mask, count;
     uint64_t *keys; // 0: empty, else key + 1
 } frisbeei_deferred;
+
+// Pointers by a number of at most 32 bits: an open hash, by a multiplier of the pool's own.
+typedef struct frisbeei_map_slot {
+    void *value; // NULL: empty
+    uint32_t key;
+} frisbeei_map_slot;
+
+typedef struct frisbeei_map {
+    frisbeei_map_slot *slots;
+    uint32_t mask, count;
+} frisbeei_map;
+
+typedef enum frisbeei_stream_state {
+    FRISBEEI_STREAM_OPEN = 0,
+    FRISBEEI_STREAM_ENDED, // on_close is due
+    FRISBEEI_STREAM_SHUT   // told; its id is kept until the peer has confirmed the close
+} frisbeei_stream_state;
+
+enum { // what a stream has to do
+    FRISBEEI_TODO_WRITABLE = 1,
+    FRISBEEI_TODO_KEPT = 2, // hand out what was kept
+    FRISBEEI_TODO_TELL = 4  // on_close
+};
+
+typedef struct frisbeei_stream {
+    struct frisbeei_conn *conn;
+    const frisbee_stream_events *events;
+    void *user;
+    struct frisbeei_stream *next; // with something to do, or (SHUT) unconfirmed
+    int64_t credit;               // bytes that may be sent
+    uint64_t fence;               // SHUT, stock peer: the PONG to so many PINGs confirms it
+    uint8_t *kept;                // messages while paused: u32 length in the machine's order, bytes
+    uint32_t kept_at, kept_size, kept_room, kept_bytes; // kept_bytes: of messages alone
+    uint32_t consumed, serial; // bytes not given back as credit yet; 24 bits, part of its handle
+    uint16_t id;
+    uint8_t state, todo;
+    int8_t reason;
+    bool paused, known, wants; // known: the peer has seen it; wants: on_writable
+    bool ended;                // the peer has closed it
+    bool owes_close, owes_credit; // packets that found no room in the queue
+} frisbeei_stream;
+
+// A message to several: payload as on the wire (flags, length of topic, topic, data) behind the struct.
+typedef struct frisbeei_message {
+    uint32_t references, length;
+    uint64_t publisher, hash; // handle of the connection, 0: this program; hash of the topic
+} frisbeei_message;
+
+typedef struct frisbeei_entry { // a message that waits for a subscription
+    struct frisbeei_entry *next, *before;
+    frisbeei_message *message;
+} frisbeei_entry;
+
+struct frisbeei_node;
+
+// The subscriptions of one topic, or of one group on it.
+typedef struct frisbeei_list {
+    struct frisbeei_list *next, *chain; // of the topic; of those of its group that a message matched
+    struct frisbeei_node *node, *group; // group NULL: each gets every message
+    struct frisbeei_sub **subs;
+    uint32_t count, room;
+} frisbeei_list;
+
+// A token of a topic below the tokens before it; or a group's name, below broker->groups. The token's bytes lie behind the struct.
+typedef struct frisbeei_node {
+    struct frisbeei_node *parent, *bucket;       // bucket: the next one in the hash
+    struct frisbeei_node *first, *next, *before; // children by name; siblings
+    struct frisbeei_node *any, *rest;            // the children '*' and '>'
+    frisbeei_list *lists;
+    frisbeei_message *retained;
+    uint64_t hash;
+    uint32_t retained_below; // values here and below
+    uint32_t length;
+    // of a group: its lists, and of those that the message with this stamp matched the first, their members, and whose turn it is
+    frisbeei_list *chain;
+    uint64_t stamp;
+    uint32_t references, total, turn;
+} frisbeei_node;
+
+// A subscription: of a peer or this program at our broker, or of ours at a peer's. Topic and group lie behind the struct, each with a 0.
+typedef struct frisbeei_sub {
+    uint64_t id; // the handle
+    struct frisbeei_conn *conn;
+    frisbeei_list *list; // at our broker; NULL: at the peer's
+    frisbeei_entry *first, *last;
+    struct frisbeei_sub *next; // of its connection's that wait
+    frisbeei_entry **latest;   // FRISBEE_SLOW_LATEST: the waiting ones by topic, an open hash
+    uint64_t delivered, dropped, told; // told: of dropped, what the subscriber knows
+    frisbee_on_message on_message;
+    void (*on_result)(frisbee_pool *, frisbee_sub, frisbee_result, void *);
+    void *user;
+    size_t waiting_bytes;
+    uint32_t waiting, limit, slot, latest_mask;
+    uint16_t number; // its id on the wire
+    uint8_t topic_length, group_length, slow;
+    bool waits, retained, ending; // waits: in the list; ending: UNSUBSCRIBED is awaited
+} frisbeei_sub;
+
+typedef struct frisbeei_sub_slot {
+    frisbeei_sub *sub;
+    uint32_t next; // free: the next free one, + 1
+} frisbeei_sub_slot;
+
+typedef struct frisbeei_waiting { // subscriptions with waiting messages, in turn
+    frisbeei_sub *first, *last;
+    size_t bytes;
+} frisbeei_waiting;
+
+typedef struct frisbeei_broker_state {
+    frisbee_broker desc;
+    frisbeei_node topics, groups;
+    frisbeei_node **buckets;
+    uint32_t bucket_count, node_count;
+    uint32_t count, blocking, list_count; // subscriptions; of those, how many block; lists of them
+    frisbeei_list **matched;  // by the message being published
+    uint32_t matched_count, matched_room;
+    uint64_t stamp;
+    size_t retained_bytes;
+    frisbeei_waiting local;
+    struct frisbeei_conn *held, *held_last; // publishers that wait
+    bool room, refused, resuming;           // room: one that blocks has room again; refused: this program was answered AGAIN
+} frisbeei_broker_state;
+
+typedef enum frisbeei_peer { FRISBEEI_PEER_UNKNOWN = 0, FRISBEEI_PEER_STOCK, FRISBEEI_PEER_FRISBEE } frisbeei_peer;
+
+// What a connection needs for streams and subscriptions.
+typedef struct frisbeei_patterns {
+    frisbeei_map streams, mine, theirs; // by id: streams; our subscriptions there; the peer's here
+    frisbeei_stream *todo, *todo_last, *shut, *shut_last;
+    uint64_t pings, pongs; // of this session
+    uint32_t live, kept, peer_window; // streams not yet told their end; those with kept messages
+    uint32_t shut_count;
+    uint16_t next_stream, next_sub;
+    uint8_t peer;
+    bool begun, owing, fence_wanted; // begun: streams are possible; owing: one owes a packet; fence_wanted: a PING is to follow a close
+    frisbeei_waiting waiting;
+    struct frisbeei_conn *next_held;
+    uint64_t published, delivered, lost, peer_lost;
+} frisbeei_patterns;
 
 // A frisbee_conn_desc with its defaults filled in, shared by the connections that were made from it.
 typedef struct frisbeei_profile {
@@ -1103,6 +1539,7 @@ typedef struct frisbeei_conn {
     frisbee_transport *io; // NULL: the socket itself
     frisbeei_extra *extra;
     frisbeei_deferred *deferred;
+    frisbeei_patterns *patterns;
 } frisbeei_conn;
 
 typedef struct frisbeei_listener {
@@ -1135,6 +1572,11 @@ typedef struct frisbeei_event {
     uint64_t token;
     unsigned ready;
 } frisbeei_event;
+
+typedef struct frisbeei_hole { // in a fixed block, beyond what its limits need: free bytes, by address
+    size_t size;
+    struct frisbeei_hole *next;
+} frisbeei_hole;
 
 typedef struct frisbeei_free_block { // in a fixed block: exact sizes are handed out again
     struct frisbeei_free_block *next;
@@ -1177,6 +1619,11 @@ struct frisbee_pool {
     size_t memory, chunk_bytes;
     uint8_t *block_next, *block_end;
     frisbeei_free_block *block_free;
+    frisbeei_hole *holes;
+    uint64_t hash_key[2];
+    frisbeei_broker_state *broker;
+    frisbeei_sub_slot *subs;
+    uint32_t sub_count, sub_room, sub_free; // slots in use, ever and now; the first free one + 1
     frisbee_pool_desc desc;
     frisbee_stats total; // of connections that are gone
 #if FRISBEEI_SOCKETS
@@ -1204,6 +1651,12 @@ static void frisbeei_try(frisbee_pool *pool, frisbeei_conn *conn, unsigned ready
 static void frisbeei_pool_free(frisbee_pool *pool);
 static void frisbeei_listener_free(frisbee_pool *pool, uint32_t place);
 static void frisbeei_begin_close(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason);
+static void frisbeei_resume(frisbee_pool *pool, frisbeei_conn *conn);
+static void frisbeei_message_drop(frisbee_pool *pool, frisbeei_message *message);
+static bool frisbeei_pump(frisbee_pool *pool, frisbeei_conn *conn);
+static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn);
+static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn);
+static void frisbeei_ended_done(frisbee_pool *pool, frisbeei_conn *conn);
 
 // >>log: constant lines for the callback; levels above FRISBEE_LOG_LEVEL are compiled out
 
@@ -1307,6 +1760,65 @@ static bool frisbeei_array_grow(frisbee_pool *pool, void **array, uint32_t *room
     return true;
 }
 
+// Streams and subscriptions come in all sizes. In a fixed block they have what lies beyond its limits' part: first fit, neighbours joined.
+#if FRISBEEI_PUBSUB || FRISBEEI_STREAMS
+static void *frisbeei_heap_take(frisbee_pool *pool, size_t size) {
+    const size_t taken = frisbeei_rounded(size);
+    frisbeei_hole **at = &pool->holes, *hole;
+    if (!pool->fixed) return frisbeei_allocate(pool, size);
+    while (*at && (*at)->size < taken) at = &(*at)->next;
+    hole = *at;
+    if (!hole) return NULL;
+    if (hole->size == taken) *at = hole->next;
+    else {
+        frisbeei_hole *rest = (frisbeei_hole *)(void *)((uint8_t *)hole + taken);
+        rest->size = hole->size - taken;
+        rest->next = hole->next;
+        *at = rest;
+    }
+    pool->memory += size;
+    return hole;
+}
+#endif
+
+static void frisbeei_heap_give(frisbee_pool *pool, void *block, size_t size) {
+    frisbeei_hole *hole = (frisbeei_hole *)block, *before = NULL, *after = pool->holes;
+    if (!pool->fixed) {
+        frisbeei_give_back(pool, block, size);
+        return;
+    }
+    if (!block) return;
+    pool->memory -= size;
+    while (after && (uint8_t *)after < (uint8_t *)hole) {
+        before = after;
+        after = after->next;
+    }
+    hole->size = frisbeei_rounded(size);
+    hole->next = after;
+    if (after && (uint8_t *)hole + hole->size == (uint8_t *)after) {
+        hole->size += after->size;
+        hole->next = after->next;
+    }
+    if (!before) pool->holes = hole;
+    else if ((uint8_t *)before + before->size == (uint8_t *)hole) {
+        before->size += hole->size;
+        before->next = hole->next;
+    } else before->next = hole;
+}
+
+#if FRISBEEI_PUBSUB
+static bool frisbeei_heap_grow(frisbee_pool *pool, void **array, uint32_t *room, size_t element) {
+    const uint32_t wanted = *room < 4 ? 4 : *room * 2;
+    void *moved = frisbeei_heap_take(pool, wanted * element);
+    if (!moved) return false;
+    if (*room) memcpy(moved, *array, *room * element);
+    frisbeei_heap_give(pool, *array, *room * element);
+    *array = moved;
+    *room = wanted;
+    return true;
+}
+#endif
+
 static size_t frisbeei_least(size_t a, size_t b) { return a < b ? a : b; }
 
 static uint64_t frisbeei_random(frisbee_pool *pool) { // splitmix64
@@ -1333,6 +1845,13 @@ static void frisbeei_put16(uint8_t *at, uint32_t value) {
     at[0] = (uint8_t)(value >> 8);
     at[1] = (uint8_t)value;
 }
+
+#if FRISBEEI_PUBSUB || FRISBEEI_STREAMS
+static void frisbeei_put32(uint8_t *at, uint32_t value) {
+    frisbeei_put16(at, value >> 16);
+    frisbeei_put16(at + 2, value);
+}
+#endif
 
 static void frisbeei_put64(uint8_t *at, uint64_t value) { // compilers make one store of it
     at[0] = (uint8_t)(value >> 56);
@@ -1668,6 +2187,7 @@ static void frisbeei_chunk_append(frisbeei_conn *conn, frisbeei_chunk *chunk) {
 
 // A finished piece: freed, or, if somebody waits for its release, kept until callbacks may run.
 static void frisbeei_chunk_done(frisbee_pool *pool, frisbeei_chunk *chunk) {
+    if (chunk->message) frisbeei_message_drop(pool, chunk->message);
     if (chunk->release) {
         chunk->next = NULL;
         if (pool->released) pool->released_tail->next = chunk;
@@ -1773,6 +2293,17 @@ static bool frisbeei_queue_control(frisbee_pool *pool, frisbeei_conn *conn, uint
     if (!at) return false;
     frisbeei_put_header(at, conn->header, operation, 0, 0);
     frisbeei_commit(pool, conn, conn->header, false);
+    return true;
+}
+
+// A packet of ours with a payload; no user's limit applies. False: no memory.
+static bool frisbeei_queue_own(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation, uint32_t id, const void *data, size_t length, bool reply) {
+    uint8_t *at = frisbeei_room(pool, conn, conn->header + length);
+    if (!at) return false;
+    frisbeei_put_header(at, conn->header, operation, id, (uint32_t)length);
+    if (length) memcpy(at + conn->header, data, length);
+    frisbeei_commit(pool, conn, conn->header + length, reply);
+    conn->packets_out++;
     return true;
 }
 
@@ -2148,10 +2679,16 @@ static frisbeei_hand frisbeei_handing(const frisbeei_conn *conn) {
     return conn->extra ? (frisbeei_hand)conn->extra->hand : FRISBEEI_HAND_NONE;
 }
 
+// May packets of streams and subscriptions be queued now?
+static bool frisbeei_may_deliver(const frisbeei_conn *conn) {
+    if (FRISBEEI_LIKELY(conn->state == FRISBEEI_OPEN && !conn->extra && !(conn->flags & FRISBEEI_FINISH))) return true;
+    return conn->state == FRISBEEI_OPEN && !(conn->flags & FRISBEEI_FINISH) && !frisbeei_handing(conn) && frisbeei_is_packets(conn);
+}
+
 static bool frisbeei_may_read(const frisbeei_conn *conn) {
     if (conn->flags & FRISBEEI_ENDED) return false;
     if (conn->state == FRISBEEI_LINGERING) return true;
-    if (conn->flags & (FRISBEEI_PAUSED | FRISBEEI_REPLIES_FULL)) return false;
+    if (conn->flags & FRISBEEI_UNREAD) return false;
     if (conn->state == FRISBEEI_OPEN) {
         if (conn->flags & FRISBEEI_FENCED) return false;
         if (frisbeei_handing(conn) == FRISBEEI_HAND_NONE || !conn->extra->raw) return true;
@@ -2320,18 +2857,24 @@ static void frisbeei_flushed(frisbee_pool *pool, frisbeei_conn *conn) {
     }
     if (conn->state == FRISBEEI_DRAINING) frisbeei_linger(pool, conn);
     else if (frisbeei_handing(conn)) frisbeei_work(pool, conn, FRISBEEI_WORK_HAND);
+    else if (conn->patterns && conn->patterns->fence_wanted && frisbeei_may_deliver(conn)) {
+        conn->patterns->fence_wanted = false;
+        frisbeei_ping(pool, conn);
+    }
 }
 
 static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbee_conn_desc *desc = &conn->profile->desc;
     if (!frisbeei_may_write(conn)) return;
     if (!(conn->flags & FRISBEEI_FINISHED)) frisbeei_write_out(pool, conn);
+    while (conn->patterns && conn->patterns->waiting.first && frisbeei_may_write(conn) && frisbeei_pump(pool, conn)) frisbeei_write_out(pool, conn);
     if (conn->state == FRISBEEI_CLOSED || conn->flags & FRISBEEI_BROKEN) return;
     if (conn->queued == 0) frisbeei_flushed(pool, conn);
     else frisbeei_queue_trim(pool, conn);
     if (conn->flags & FRISBEEI_WANT_WRITABLE && conn->queued <= desc->low_water) {
         conn->flags &= ~(uint32_t)FRISBEEI_WANT_WRITABLE;
         if (desc->events && desc->events->on_writable) frisbeei_work(pool, conn, FRISBEEI_WORK_WRITABLE);
+        if (conn->patterns && conn->patterns->streams.count) frisbeei_streams_room(pool, conn);
     }
     if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4) {
         conn->flags &= ~(uint32_t)(FRISBEEI_REPLIES_FULL | FRISBEEI_UNWATCHED);
@@ -2708,7 +3251,7 @@ static void frisbeei_calls_end_all(frisbee_pool *pool, frisbeei_conn *conn) {
 }
 
 // Is the packet the reply to a call of ours? Then it is told, or counted as late, and true.
-static inline bool frisbeei_call_reply(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+static inline bool frisbeei_call_reply(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet, frisbee_result result) {
     frisbeei_calls *calls = conn->calls;
     frisbeei_call *call = &calls->slots[packet->from.id & calls->mask];
     frisbee_outcome outcome;
@@ -2719,7 +3262,7 @@ static inline bool frisbeei_call_reply(frisbee_pool *pool, frisbeei_conn *conn, 
         conn->late_replies++;
         return true;
     }
-    outcome.result = call->state == FRISBEEI_CALL_LIVE ? FRISBEE_OK : FRISBEE_CANCELLED;
+    outcome.result = call->state == FRISBEEI_CALL_LIVE ? result : FRISBEE_CANCELLED;
     outcome.reason = FRISBEE_OK;
     outcome.sent = true;
     outcome.data = call->state == FRISBEEI_CALL_LIVE ? packet->data : NULL;
@@ -2893,18 +3436,1857 @@ static bool frisbeei_in_trust(frisbee_pool *pool, frisbeei_conn *conn, size_t to
     return false;
 }
 
+// >>patterns: what streams and subscriptions of a connection share
+
+#if FRISBEEI_PUBSUB || FRISBEEI_STREAMS
+static uint32_t frisbeei_map_home(const frisbee_pool *pool, const frisbeei_map *map, uint32_t key) {
+    return (uint32_t)((((uint64_t)key + 1) * (pool->hash_key[0] | 1)) >> 40) & map->mask;
+}
+
+static void *frisbeei_map_get(const frisbee_pool *pool, const frisbeei_map *map, uint32_t key) {
+    uint32_t at;
+    if (map->count == 0) return NULL;
+    for (at = frisbeei_map_home(pool, map, key); map->slots[at].value; at = (at + 1) & map->mask)
+        if (map->slots[at].key == key) return map->slots[at].value;
+    return NULL;
+}
+
+static void frisbeei_map_free(frisbee_pool *pool, frisbeei_map *map) {
+    frisbeei_heap_give(pool, map->slots, map->slots ? (map->mask + 1) * sizeof *map->slots : 0);
+    memset(map, 0, sizeof *map);
+}
+
+static void frisbeei_map_place(const frisbee_pool *pool, frisbeei_map *map, uint32_t key, void *value) {
+    uint32_t at;
+    for (at = frisbeei_map_home(pool, map, key); map->slots[at].value;) at = (at + 1) & map->mask;
+    map->slots[at].key = key;
+    map->slots[at].value = value;
+    map->count++;
+}
+
+// Adds a key that is not in it. False: no memory.
+static bool frisbeei_map_put(frisbee_pool *pool, frisbeei_map *map, uint32_t key, void *value) {
+    if (!map->slots || map->count * 2 > map->mask) {
+        const uint32_t slots = map->slots ? (map->mask + 1) * 2 : 4;
+        frisbeei_map grown;
+        uint32_t i;
+        memset(&grown, 0, sizeof grown);
+        grown.slots = (frisbeei_map_slot *)frisbeei_heap_take(pool, slots * sizeof *grown.slots);
+        if (!grown.slots) return false;
+        memset(grown.slots, 0, slots * sizeof *grown.slots);
+        grown.mask = slots - 1;
+        for (i = 0; map->slots && i <= map->mask; i++)
+            if (map->slots[i].value) frisbeei_map_place(pool, &grown, map->slots[i].key, map->slots[i].value);
+        frisbeei_map_free(pool, map);
+        *map = grown;
+    }
+    frisbeei_map_place(pool, map, key, value);
+    return true;
+}
+
+// Those behind move up to where they are found; so a walk from slot 0 that removes what it meets looks at the same slot again.
+static void frisbeei_map_remove(const frisbee_pool *pool, frisbeei_map *map, uint32_t key) {
+    uint32_t at, hole;
+    for (at = frisbeei_map_home(pool, map, key); map->slots[at].key != key || !map->slots[at].value;) at = (at + 1) & map->mask;
+    for (hole = at;;) {
+        at = (at + 1) & map->mask;
+        if (!map->slots[at].value) break;
+        if (((at - frisbeei_map_home(pool, map, map->slots[at].key)) & map->mask) < ((at - hole) & map->mask)) continue;
+        map->slots[hole] = map->slots[at];
+        hole = at;
+    }
+    map->slots[hole].value = NULL;
+    map->count--;
+}
+
+static bool frisbeei_patterns_need(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (conn->patterns) return true;
+    conn->patterns = (frisbeei_patterns *)frisbeei_heap_take(pool, sizeof *conn->patterns);
+    if (!conn->patterns) return false;
+    memset(conn->patterns, 0, sizeof *conn->patterns);
+    conn->patterns->next_stream = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_STREAM + 1 : 1;
+    conn->patterns->next_sub = 1;
+    return true;
+}
+#endif
+
+// Queues an answer to what the peer sent; it counts as a reply, so that a peer that does not read its answers is not read.
+static void frisbeei_answer(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation, uint32_t id, const void *data, size_t length) {
+    if (frisbeei_may_deliver(conn) && !frisbeei_queue_own(pool, conn, operation, id, data, length, true))
+        frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+}
+
+// >>streams: each is in its connection's map by id, from the first message (or frisbee_stream_open) until both sides have closed it. on_close,
+// on_writable and what was kept are handed out from a list at a safe point of the turn, messages at once.
+
+#if FRISBEEI_STREAMS
+#define FRISBEEI_UNLIMITED (INT64_MAX / 2) // credit with a stock peer
+
+static frisbee_stream frisbeei_stream_handle(const frisbeei_stream *stream) {
+    frisbee_stream handle;
+    handle.id = (uint64_t)frisbeei_index(stream->conn) << 40 | (uint64_t)stream->id << 24 | stream->serial;
+    return handle;
+}
+
+static frisbeei_stream *frisbeei_stream_find(const frisbee_pool *pool, frisbee_stream handle) {
+    const uint32_t index = (uint32_t)(handle.id >> 40);
+    frisbeei_stream *stream;
+    frisbeei_conn *conn;
+    if (index == 0 || (index - 1) / FRISBEEI_PAGE >= pool->page_count) return NULL;
+    conn = frisbeei_at(pool, index);
+    if (conn->state == FRISBEEI_FREE || !conn->patterns) return NULL;
+    stream = (frisbeei_stream *)frisbeei_map_get(pool, &conn->patterns->streams, (uint16_t)(handle.id >> 24));
+    if (!stream || stream->serial != (uint32_t)(handle.id & 0xFFFFFF) || stream->state == FRISBEEI_STREAM_SHUT) return NULL;
+    return stream;
+}
+
+static void frisbeei_stream_append(frisbeei_stream *stream, frisbeei_stream **first, frisbeei_stream **last) {
+    stream->next = NULL;
+    if (*first) (*last)->next = stream;
+    else *first = stream;
+    *last = stream;
+}
+
+static void frisbeei_stream_todo(frisbee_pool *pool, frisbeei_stream *stream, uint8_t bits) {
+    frisbeei_patterns *patterns = stream->conn->patterns;
+    if (!stream->todo) frisbeei_stream_append(stream, &patterns->todo, &patterns->todo_last);
+    stream->todo = (uint8_t)(stream->todo | bits);
+    frisbeei_work(pool, stream->conn, FRISBEEI_WORK_STREAMS);
+}
+
+static frisbeei_stream *frisbeei_stream_new(frisbee_pool *pool, frisbeei_conn *conn, uint16_t id, const frisbee_stream_events *events, void *user) {
+    frisbeei_patterns *patterns = conn->patterns;
+    frisbeei_stream *stream = (frisbeei_stream *)frisbeei_heap_take(pool, sizeof *stream);
+    if (!stream) return NULL;
+    memset(stream, 0, sizeof *stream);
+    if (!frisbeei_map_put(pool, &patterns->streams, id, stream)) {
+        frisbeei_heap_give(pool, stream, sizeof *stream);
+        return NULL;
+    }
+    stream->conn = conn;
+    stream->events = events;
+    stream->user = user;
+    stream->id = id;
+    stream->serial = pool->serial = (pool->serial + 1) & 0xFFFFFF;
+    stream->credit = patterns->peer_window;
+    if (patterns->peer == FRISBEEI_PEER_UNKNOWN) stream->credit = FRISBEEI_EARLY_CREDIT;
+    else if (patterns->peer == FRISBEEI_PEER_STOCK) stream->credit = FRISBEEI_UNLIMITED;
+    patterns->live++;
+    return stream;
+}
+
+static void frisbeei_stream_kept_free(frisbee_pool *pool, frisbeei_stream *stream) {
+    if (!stream->kept) return;
+    frisbeei_heap_give(pool, stream->kept, stream->kept_room);
+    stream->kept = NULL;
+    stream->kept_at = stream->kept_size = stream->kept_room = stream->kept_bytes = 0;
+    stream->conn->patterns->kept--;
+}
+
+static void frisbeei_stream_free(frisbee_pool *pool, frisbeei_stream *stream) {
+    frisbeei_map_remove(pool, &stream->conn->patterns->streams, stream->id);
+    frisbeei_heap_give(pool, stream, sizeof *stream);
+}
+
+// Queues the packets that a stream owes; what finds no room is tried again when the queue is low.
+static void frisbeei_stream_pay(frisbee_pool *pool, frisbeei_stream *stream) {
+    frisbeei_conn *conn = stream->conn;
+    frisbeei_patterns *patterns = conn->patterns;
+    uint8_t credit[4];
+    if (!frisbeei_may_deliver(conn)) return;
+    if (stream->owes_credit && !frisbeei_over(pool, conn, conn->header + sizeof credit, true)) {
+        frisbeei_put32(credit, stream->consumed);
+        if (frisbeei_queue_own(pool, conn, FRISBEEI_CREDIT, stream->id, credit, sizeof credit, true)) {
+            stream->owes_credit = false;
+            stream->consumed = 0;
+        } else if (!pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+    }
+    if (stream->owes_close && !stream->owes_credit && !frisbeei_over(pool, conn, conn->header, true)) {
+        if (frisbeei_queue_own(pool, conn, FRISBEEI_STREAM, stream->id, NULL, 0, true)) {
+            stream->owes_close = false;
+            stream->fence = patterns->pings + 1;
+            if (patterns->peer != FRISBEEI_PEER_FRISBEE && !stream->ended) patterns->fence_wanted = true;
+        } else if (!pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+    }
+    if (!stream->owes_credit && !stream->owes_close) return;
+    patterns->owing = true;
+    conn->flags |= FRISBEEI_WANT_WRITABLE;
+}
+
+// The stream is over. A peer that knows of it is told, or, if it closed first and expects that, answered.
+static void frisbeei_stream_end(frisbee_pool *pool, frisbeei_stream *stream, frisbee_result reason) {
+    if (stream->state != FRISBEEI_STREAM_OPEN) return;
+    stream->state = FRISBEEI_STREAM_ENDED;
+    stream->reason = (int8_t)reason;
+    stream->owes_credit = false;
+    stream->owes_close = stream->known && (!stream->ended || stream->conn->patterns->peer == FRISBEEI_PEER_FRISBEE);
+    frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_TELL);
+    if (stream->owes_close) frisbeei_stream_pay(pool, stream);
+}
+
+// on_close, the last callback of a stream; then it is freed, or its id kept from use until the peer has confirmed the close.
+static void frisbeei_stream_tell(frisbee_pool *pool, frisbeei_stream *stream, bool keep_id) {
+    frisbeei_conn *conn = stream->conn;
+    frisbeei_patterns *patterns = conn->patterns;
+    patterns->live--;
+    frisbeei_stream_kept_free(pool, stream);
+    if (stream->events->on_close) stream->events->on_close(pool, frisbeei_stream_handle(stream), (frisbee_result)stream->reason, stream->user);
+    if (!keep_id || !stream->known || stream->ended) {
+        frisbeei_stream_free(pool, stream);
+        return;
+    }
+    stream->state = FRISBEEI_STREAM_SHUT;
+    frisbeei_stream_append(stream, &patterns->shut, &patterns->shut_last);
+    if (++patterns->shut_count <= conn->profile->desc.max_streams) return;
+    stream = patterns->shut; // a peer that does not confirm costs no more than this
+    patterns->shut = stream->next;
+    patterns->shut_count--;
+    frisbeei_stream_free(pool, stream);
+}
+
+// Frees closed streams that are confirmed: the one given, or (NULL) those whose PONG has come.
+static void frisbeei_streams_confirm(frisbee_pool *pool, frisbeei_patterns *patterns, const frisbeei_stream *only) {
+    frisbeei_stream *stream = patterns->shut, *next;
+    patterns->shut = NULL;
+    patterns->shut_count = 0;
+    for (; stream; stream = next) {
+        next = stream->next;
+        if (only ? stream == only : !stream->owes_close && stream->fence <= patterns->pongs) {
+            frisbeei_stream_free(pool, stream);
+            continue;
+        }
+        frisbeei_stream_append(stream, &patterns->shut, &patterns->shut_last);
+        patterns->shut_count++;
+    }
+}
+
+// Hands a message out, and its bytes back to the sender when they make half of the window.
+static void frisbeei_stream_deliver(frisbee_pool *pool, frisbeei_stream *stream, const void *data, uint32_t length) {
+    const uint32_t half = stream->conn->profile->desc.stream_window / 2 + 1;
+    if (stream->events->on_data) stream->events->on_data(pool, frisbeei_stream_handle(stream), data, length, stream->user);
+    stream->consumed = stream->consumed > UINT32_MAX / 2 ? stream->consumed : stream->consumed + length;
+    if (stream->consumed < half || stream->state != FRISBEEI_STREAM_OPEN || stream->ended) return;
+    if (stream->conn->patterns->peer != FRISBEEI_PEER_FRISBEE) return;
+    stream->owes_credit = true;
+    frisbeei_stream_pay(pool, stream);
+}
+
+static void frisbeei_stream_keep(frisbee_pool *pool, frisbeei_stream *stream, const void *data, uint32_t length) {
+    const frisbee_conn_desc *desc = &stream->conn->profile->desc;
+    const uint64_t bound = (uint64_t)desc->stream_window + FRISBEEI_EARLY_CREDIT + desc->max_packet;
+    const uint64_t wanted = (uint64_t)(stream->kept_size - stream->kept_at) + sizeof length + length;
+    if (stream->kept_bytes + (uint64_t)length > bound || wanted > UINT32_MAX / 2) {
+        frisbeei_stream_end(pool, stream, FRISBEE_EXHAUSTED);
+        return;
+    }
+    if (!stream->kept || stream->kept_size + sizeof length + length > stream->kept_room) {
+        const uint32_t room = (uint32_t)(wanted + (stream->kept ? wanted / 2 : 0));
+        uint8_t *kept = (uint8_t *)frisbeei_heap_take(pool, room);
+        if (!kept) {
+            frisbeei_stream_end(pool, stream, FRISBEE_NO_MEMORY);
+            return;
+        }
+        if (!stream->kept) stream->conn->patterns->kept++;
+        else memcpy(kept, stream->kept + stream->kept_at, stream->kept_size - stream->kept_at);
+        frisbeei_heap_give(pool, stream->kept, stream->kept_room);
+        stream->kept = kept;
+        stream->kept_room = room;
+        stream->kept_size -= stream->kept_at;
+        stream->kept_at = 0;
+    }
+    memcpy(stream->kept + stream->kept_size, &length, sizeof length);
+    memcpy(stream->kept + stream->kept_size + sizeof length, data, length);
+    stream->kept_size += (uint32_t)sizeof length + length;
+    stream->kept_bytes += length;
+}
+
+// Hands out what was kept, until it is all gone or the stream is paused again.
+static void frisbeei_stream_release(frisbee_pool *pool, frisbeei_stream *stream) {
+    while (stream->kept_at < stream->kept_size && stream->state == FRISBEEI_STREAM_OPEN && !stream->paused &&
+           stream->conn->state == FRISBEEI_OPEN && !pool->ending) {
+        const uint8_t *at = stream->kept + stream->kept_at;
+        uint32_t length;
+        memcpy(&length, at, sizeof length);
+        stream->kept_at += (uint32_t)sizeof length + length;
+        stream->kept_bytes -= length;
+        frisbeei_stream_deliver(pool, stream, at + sizeof length, length);
+    }
+    if (stream->kept_at == stream->kept_size) frisbeei_stream_kept_free(pool, stream);
+    if (stream->ended && !stream->kept) frisbeei_stream_end(pool, stream, FRISBEE_CLOSED);
+}
+
+// Does what the streams in the list have to do. What they add to it meanwhile is done as well, within bounds.
+static void frisbeei_streams_run(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_patterns *patterns = conn->patterns;
+    uint32_t rounds = patterns ? patterns->streams.count * 3 : 0;
+    while (rounds-- > 0 && patterns->todo && conn->state == FRISBEEI_OPEN && !pool->ending) {
+        frisbeei_stream *stream = patterns->todo;
+        const uint8_t todo = stream->todo;
+        patterns->todo = stream->next;
+        stream->todo = 0;
+        if (todo & FRISBEEI_TODO_KEPT) frisbeei_stream_release(pool, stream);
+        if (todo & FRISBEEI_TODO_WRITABLE && stream->state == FRISBEEI_STREAM_OPEN && stream->wants && conn->state == FRISBEEI_OPEN) {
+            stream->wants = false;
+            if (stream->events->on_writable) stream->events->on_writable(pool, frisbeei_stream_handle(stream), stream->user);
+        }
+        if (todo & FRISBEEI_TODO_TELL) frisbeei_stream_tell(pool, stream, conn->state == FRISBEEI_OPEN);
+    }
+    if (patterns && patterns->todo) frisbeei_work(pool, conn, FRISBEEI_WORK_STREAMS);
+    if (patterns && !patterns->kept) frisbeei_ended_done(pool, conn);
+}
+
+// The queue has room again: for packets that are owed, and for streams that were answered AGAIN.
+static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_patterns *patterns = conn->patterns;
+    const bool owing = patterns->owing;
+    uint32_t i;
+    patterns->owing = false;
+    for (i = 0; i <= patterns->streams.mask; i++) {
+        frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
+        if (!stream) continue;
+        if (owing && (stream->owes_credit || stream->owes_close)) frisbeei_stream_pay(pool, stream);
+        if (stream->wants && stream->credit > 0) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_WRITABLE);
+    }
+}
+
+// Ends all streams of a session.
+static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) {
+    frisbeei_patterns *patterns = conn->patterns;
+    uint32_t i;
+    patterns->todo = patterns->shut = NULL;
+    patterns->shut_count = 0;
+    for (i = 0; patterns->streams.slots && i <= patterns->streams.mask; i++) {
+        frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
+        if (!stream) continue;
+        stream->todo = 1; // never in the list again
+        if (stream->state != FRISBEEI_STREAM_OPEN) continue;
+        stream->state = FRISBEEI_STREAM_ENDED;
+        stream->reason = (int8_t)reason;
+    }
+    for (i = 0; patterns->streams.slots && i <= patterns->streams.mask;) {
+        frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
+        if (!stream) i++;
+        else if (stream->state == FRISBEEI_STREAM_ENDED) frisbeei_stream_tell(pool, stream, false);
+        else frisbeei_stream_free(pool, stream);
+    }
+    frisbeei_map_free(pool, &patterns->streams);
+    patterns->pings = patterns->pongs = 0;
+    patterns->peer = FRISBEEI_PEER_UNKNOWN;
+    patterns->begun = patterns->owing = patterns->fence_wanted = false;
+    patterns->next_stream = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_STREAM + 1 : 1;
+}
+
+// Now it is known who the peer is, and so what credit the streams have that were opened before.
+static void frisbeei_peer_known(frisbee_pool *pool, frisbeei_conn *conn, frisbeei_peer peer, uint32_t window) {
+    frisbeei_patterns *patterns = conn->patterns;
+    uint32_t i;
+    patterns->peer = (uint8_t)peer;
+    patterns->peer_window = window;
+    for (i = 0; patterns->streams.slots && i <= patterns->streams.mask; i++) {
+        frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
+        if (!stream || stream->state != FRISBEEI_STREAM_OPEN) continue;
+        if (peer == FRISBEEI_PEER_STOCK) stream->credit = FRISBEEI_UNLIMITED;
+        else if (window == 0) {
+            stream->known = false; // it drops them
+            frisbeei_stream_end(pool, stream, FRISBEE_REFUSED);
+        } else stream->credit += (int64_t)window - FRISBEEI_EARLY_CREDIT;
+        if (stream->wants && stream->credit > 0) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_WRITABLE);
+    }
+}
+
+static bool frisbeei_hello(frisbee_pool *pool, frisbeei_conn *conn, bool reply) {
+    uint8_t window[4];
+    frisbeei_put32(window, conn->patterns && conn->patterns->begun ? conn->profile->desc.stream_window : 0);
+    return frisbeei_queue_own(pool, conn, FRISBEEI_HELLO, 0, window, sizeof window, reply);
+}
+
+// A connector that has streams says hello before anything else is queued.
+static bool frisbeei_streams_begin(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (!conn->profile->desc.streams || !frisbeei_is_packets(conn)) return true;
+    if (!frisbeei_patterns_need(pool, conn)) return pool->fixed; // it does without streams
+    conn->patterns->begun = true;
+    return conn->flags & FRISBEEI_ACCEPTED || frisbeei_hello(pool, conn, false);
+}
+
+static void frisbeei_hello_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    uint32_t window;
+    if (packet->length < 4) {
+        frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0);
+        return;
+    }
+    window = frisbeei_get32((const uint8_t *)packet->data);
+    if (conn->patterns && conn->patterns->begun && conn->patterns->peer == FRISBEEI_PEER_UNKNOWN) {
+        if (conn->flags & FRISBEEI_ACCEPTED && !frisbeei_hello(pool, conn, true)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        else frisbeei_peer_known(pool, conn, FRISBEEI_PEER_FRISBEE, (uint32_t)frisbeei_least(window, 1u << 30));
+    } else if (conn->flags & FRISBEEI_ACCEPTED && !(conn->patterns && conn->patterns->begun)) {
+        if (frisbeei_may_deliver(conn) && !frisbeei_hello(pool, conn, true)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+    } else conn->dropped++;
+}
+
+static void frisbeei_credit_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_stream *stream = NULL;
+    if (packet->length < 4) {
+        frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0);
+        return;
+    }
+    if (conn->patterns && conn->patterns->peer == FRISBEEI_PEER_FRISBEE)
+        stream = (frisbeei_stream *)frisbeei_map_get(pool, &conn->patterns->streams, packet->from.id);
+    if (!stream || stream->state != FRISBEEI_STREAM_OPEN) {
+        conn->dropped++;
+        return;
+    }
+    stream->credit += frisbeei_get32((const uint8_t *)packet->data);
+    if (stream->credit > FRISBEEI_UNLIMITED) stream->credit = FRISBEEI_UNLIMITED;
+    if (stream->wants && stream->credit > 0) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_WRITABLE);
+}
+
+// The first message of a stream that is not known. NULL: it is not taken.
+static frisbeei_stream *frisbeei_stream_accept(frisbee_pool *pool, frisbeei_conn *conn, uint16_t id) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    const bool ours = conn->flags & FRISBEEI_ACCEPTED ? id > FRISBEEI_LAST_CONNECTOR_STREAM : id && id <= FRISBEEI_LAST_CONNECTOR_STREAM;
+    frisbeei_stream *stream = NULL;
+    if (conn->patterns->peer == FRISBEEI_PEER_FRISBEE && ours) return NULL; // one that has been closed here
+    if (desc->streams->on_open && conn->patterns->live < desc->max_streams && !pool->shut && !(conn->flags & FRISBEEI_FINISH))
+        stream = frisbeei_stream_new(pool, conn, id, desc->streams, NULL);
+    if (!stream) {
+        frisbeei_answer(pool, conn, FRISBEEI_STREAM, id, NULL, 0);
+        return NULL;
+    }
+    stream->known = true;
+    desc->streams->on_open(pool, frisbeei_handle(conn), frisbeei_stream_handle(stream), conn->user);
+    return stream;
+}
+
+static void frisbeei_stream_closed_by_peer(frisbee_pool *pool, frisbeei_stream *stream) {
+    if (stream->state == FRISBEEI_STREAM_SHUT) {
+        frisbeei_streams_confirm(pool, stream->conn->patterns, stream);
+        return;
+    }
+    stream->ended = true; // what was kept comes first
+    if (!stream->kept) frisbeei_stream_end(pool, stream, FRISBEE_CLOSED);
+}
+
+static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_patterns *patterns = conn->patterns;
+    frisbeei_stream *stream;
+    if (!patterns || !patterns->begun) {
+        conn->dropped++;
+        return;
+    }
+    if (patterns->peer == FRISBEEI_PEER_UNKNOWN && conn->flags & FRISBEEI_ACCEPTED) frisbeei_peer_known(pool, conn, FRISBEEI_PEER_STOCK, 0);
+    stream = (frisbeei_stream *)frisbeei_map_get(pool, &patterns->streams, packet->from.id);
+    if (stream && stream->state == FRISBEEI_STREAM_ENDED && stream->ended) { // a stock peer may use the id again at once
+        frisbeei_streams_run(pool, conn);
+        if (conn->state != FRISBEEI_OPEN || pool->ending) return;
+        stream = (frisbeei_stream *)frisbeei_map_get(pool, &patterns->streams, packet->from.id);
+    }
+    if (packet->length == 0) {
+        if (stream) frisbeei_stream_closed_by_peer(pool, stream);
+        else conn->dropped++;
+        return;
+    }
+    if (!stream) stream = frisbeei_stream_accept(pool, conn, packet->from.id);
+    if (!stream || stream->state != FRISBEEI_STREAM_OPEN || stream->ended || conn->state != FRISBEEI_OPEN || pool->ending) conn->dropped++;
+    else if (stream->paused || stream->kept) frisbeei_stream_keep(pool, stream, packet->data, packet->length);
+    else frisbeei_stream_deliver(pool, stream, packet->data, packet->length);
+}
+
+// What PINGs, PONGs and other small packets say about the peer and about streams that were closed.
+static void frisbeei_streams_heard(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
+    frisbeei_patterns *patterns = conn->patterns;
+    if (!patterns->begun) return;
+    if (patterns->peer == FRISBEEI_PEER_UNKNOWN && (conn->flags & FRISBEEI_ACCEPTED || operation == FRISBEEI_PONG))
+        frisbeei_peer_known(pool, conn, FRISBEEI_PEER_STOCK, 0);
+    if (operation != FRISBEEI_PONG) return;
+    patterns->pongs++;
+    if (patterns->peer == FRISBEEI_PEER_STOCK && patterns->shut) frisbeei_streams_confirm(pool, patterns, NULL);
+}
+#else
+static void frisbeei_streams_run(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
+static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
+static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) { (void)pool, (void)conn, (void)reason; }
+static bool frisbeei_streams_begin(frisbee_pool *pool, frisbeei_conn *conn) {
+    (void)pool, (void)conn;
+    return true;
+}
+static void frisbeei_hello_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) { // no streams here
+    static const uint8_t window[4] = {0, 0, 0, 0};
+    if (packet->length < 4) frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0);
+    else if (conn->flags & FRISBEEI_ACCEPTED) frisbeei_answer(pool, conn, FRISBEEI_HELLO, 0, window, sizeof window);
+    else conn->dropped++;
+}
+static void frisbeei_credit_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) { (void)pool, (void)packet, conn->dropped++; }
+static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) { (void)pool, (void)packet, conn->dropped++; }
+static void frisbeei_streams_heard(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) { (void)pool, (void)conn, (void)operation; }
+#endif
+
+// >>publish and subscribe: topics are a tree of tokens, found by a keyed hash of (parent, token), so that matching costs what the topic is
+// long and nobody can choose names that collide. A message is copied into the queue of each subscriber that keeps up; for one that does
+// not it is made once, counted by references, and waits in the subscription, where its policy applies.
+
+#if FRISBEEI_PUBSUB
+#define FRISBEEI_ROTATE(x, n) ((x) << (n) | (x) >> (64 - (n)))
+
+static void frisbeei_hash_round(uint64_t v[4]) {
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = FRISBEEI_ROTATE(v[1], 13) ^ v[0];
+    v[3] = FRISBEEI_ROTATE(v[3], 16) ^ v[2];
+    v[0] = FRISBEEI_ROTATE(v[0], 32);
+    v[2] += v[1];
+    v[0] += v[3];
+    v[1] = FRISBEEI_ROTATE(v[1], 17) ^ v[2];
+    v[3] = FRISBEEI_ROTATE(v[3], 21) ^ v[0];
+    v[2] = FRISBEEI_ROTATE(v[2], 32);
+}
+
+// SipHash-1-3 of `first` and the bytes, with the pool's key.
+static uint64_t frisbeei_hash(const frisbee_pool *pool, uint64_t first, const void *data, size_t length) {
+    const uint8_t *at = (const uint8_t *)data;
+    uint64_t v[4], word = first;
+    size_t left = length, i;
+    v[0] = pool->hash_key[0] ^ 0x736F6D6570736575u;
+    v[1] = pool->hash_key[1] ^ 0x646F72616E646F6Du;
+    v[2] = pool->hash_key[0] ^ 0x6C7967656E657261u;
+    v[3] = pool->hash_key[1] ^ 0x7465646279746573u;
+    for (;;) {
+        v[3] ^= word;
+        frisbeei_hash_round(v);
+        v[0] ^= word;
+        if (left < 8) break;
+        memcpy(&word, at, 8); // the machine's order will do: the hash never leaves it
+        at += 8;
+        left -= 8;
+    }
+    word = (uint64_t)length << 56;
+    for (i = 0; i < left; i++) word |= (uint64_t)at[i] << (8 * i);
+    v[3] ^= word;
+    frisbeei_hash_round(v);
+    v[0] ^= word;
+    v[2] ^= 0xFF;
+    for (i = 0; i < 3; i++) frisbeei_hash_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+typedef struct frisbeei_topic {
+    const char *text;
+    size_t length;
+    uint32_t count;
+    uint8_t ends[FRISBEE_TOPIC_TOKENS]; // of its tokens
+} frisbeei_topic;
+
+static bool frisbeei_topic_byte(char c) { return (unsigned char)c > ' ' && c != 127; }
+
+// False: malformed. `pattern`: wildcards are allowed, '*' and '>' as whole tokens, '>' as the last.
+static bool frisbeei_topic_parse(const char *text, size_t length, bool pattern, frisbeei_topic *topic) {
+    size_t at, start = 0;
+    if (length == 0 || length > FRISBEE_TOPIC_MAX) return false;
+    topic->text = text;
+    topic->length = length;
+    topic->count = 0;
+    for (at = 0; at <= length; at++) {
+        if (at == length || text[at] == '.') {
+            if (at == start || topic->count == FRISBEE_TOPIC_TOKENS || (at < length && text[at - 1] == '>')) return false;
+            topic->ends[topic->count++] = (uint8_t)at;
+            start = at + 1;
+        } else if (text[at] == '*' || text[at] == '>') {
+            if (!pattern || at != start || (at + 1 < length && text[at + 1] != '.')) return false;
+        } else if (!frisbeei_topic_byte(text[at])) return false;
+    }
+    return true;
+}
+
+static const char *frisbeei_token(const frisbeei_topic *topic, uint32_t at, size_t *length) {
+    const size_t start = at ? topic->ends[at - 1] + 1u : 0;
+    *length = topic->ends[at] - start;
+    return topic->text + start;
+}
+
+static bool frisbeei_group_valid(const char *text, size_t length) {
+    size_t i;
+    for (i = 0; i < length; i++)
+        if (!frisbeei_topic_byte(text[i]) || text[i] == '.' || text[i] == '*' || text[i] == '>') return false;
+    return length <= FRISBEE_GROUP_MAX;
+}
+
+// >>topics: the tree
+
+static frisbeei_node *frisbeei_child(const frisbee_pool *pool, const frisbeei_node *parent, const char *text, size_t length) {
+    const frisbeei_broker_state *broker = pool->broker;
+    const uint64_t hash = frisbeei_hash(pool, (uint64_t)(uintptr_t)parent, text, length);
+    frisbeei_node *node = broker->buckets[hash & (broker->bucket_count - 1)];
+    for (; node; node = node->bucket)
+        if (node->hash == hash && node->parent == parent && node->length == length && memcmp(node + 1, text, length) == 0) return node;
+    return NULL;
+}
+
+// The table doubles when it is full; without memory for that it works on, with longer chains.
+static void frisbeei_buckets_grow(frisbee_pool *pool) {
+    frisbeei_broker_state *broker = pool->broker;
+    const uint32_t count = broker->bucket_count * 2;
+    frisbeei_node **grown = (frisbeei_node **)frisbeei_heap_take(pool, count * sizeof *grown);
+    uint32_t i;
+    if (!grown) return;
+    memset(grown, 0, count * sizeof *grown);
+    for (i = 0; i < broker->bucket_count; i++) {
+        frisbeei_node *node = broker->buckets[i], *next;
+        for (; node; node = next) {
+            next = node->bucket;
+            node->bucket = grown[node->hash & (count - 1)];
+            grown[node->hash & (count - 1)] = node;
+        }
+    }
+    frisbeei_heap_give(pool, broker->buckets, broker->bucket_count * sizeof *grown);
+    broker->buckets = grown;
+    broker->bucket_count = count;
+}
+
+// The place of a wildcard child in its parent; NULL: an ordinary token.
+static frisbeei_node **frisbeei_wildcard(frisbeei_node *parent, const char *text, size_t length) {
+    if (length != 1) return NULL;
+    return *text == '*' ? &parent->any : *text == '>' ? &parent->rest : NULL;
+}
+
+static frisbeei_node *frisbeei_child_need(frisbee_pool *pool, frisbeei_node *parent, const char *text, size_t length) {
+    frisbeei_broker_state *broker = pool->broker;
+    frisbeei_node **wildcard = frisbeei_wildcard(parent, text, length);
+    frisbeei_node *node = wildcard ? *wildcard : frisbeei_child(pool, parent, text, length);
+    if (node) return node;
+    node = (frisbeei_node *)frisbeei_heap_take(pool, sizeof *node + length);
+    if (!node) return NULL;
+    memset(node, 0, sizeof *node);
+    memcpy(node + 1, text, length);
+    node->parent = parent;
+    node->length = (uint32_t)length;
+    if (wildcard) {
+        *wildcard = node;
+        return node;
+    }
+    node->next = parent->first;
+    if (parent->first) parent->first->before = node;
+    parent->first = node;
+    if (broker->node_count >= broker->bucket_count) frisbeei_buckets_grow(pool);
+    node->hash = frisbeei_hash(pool, (uint64_t)(uintptr_t)parent, text, length);
+    node->bucket = broker->buckets[node->hash & (broker->bucket_count - 1)];
+    broker->buckets[node->hash & (broker->bucket_count - 1)] = node;
+    broker->node_count++;
+    return node;
+}
+
+// Frees a node that nothing needs any more, and then its parents.
+static void frisbeei_prune(frisbee_pool *pool, frisbeei_node *node) {
+    frisbeei_broker_state *broker = pool->broker;
+    while (node->parent && !node->lists && !node->first && !node->any && !node->rest && !node->retained && !node->references) {
+        frisbeei_node *parent = node->parent, **at;
+        if (parent->any == node) parent->any = NULL;
+        else if (parent->rest == node) parent->rest = NULL;
+        else {
+            if (node->before) node->before->next = node->next;
+            else parent->first = node->next;
+            if (node->next) node->next->before = node->before;
+            for (at = &broker->buckets[node->hash & (broker->bucket_count - 1)]; *at != node;) at = &(*at)->bucket;
+            *at = node->bucket;
+            broker->node_count--;
+        }
+        frisbeei_heap_give(pool, node, sizeof *node + node->length);
+        node = parent;
+    }
+}
+
+static frisbeei_node *frisbeei_path_need(frisbee_pool *pool, const frisbeei_topic *topic) {
+    frisbeei_node *node = &pool->broker->topics, *child;
+    uint32_t i;
+    for (i = 0; i < topic->count; i++, node = child) {
+        size_t length;
+        const char *text = frisbeei_token(topic, i, &length);
+        child = frisbeei_child_need(pool, node, text, length);
+        if (child) continue;
+        frisbeei_prune(pool, node);
+        return NULL;
+    }
+    return node;
+}
+
+static frisbeei_node *frisbeei_path_find(const frisbee_pool *pool, const frisbeei_topic *topic) { // of a topic without wildcards
+    frisbeei_node *node = &pool->broker->topics;
+    uint32_t i;
+    for (i = 0; node && i < topic->count; i++) {
+        size_t length;
+        const char *text = frisbeei_token(topic, i, &length);
+        node = frisbeei_child(pool, node, text, length);
+    }
+    return node;
+}
+
+static void frisbeei_list_drop(frisbee_pool *pool, frisbeei_list *list) {
+    frisbeei_node *node = list->node, *group = list->group;
+    frisbeei_list **at = &node->lists;
+    while (*at && *at != list) at = &(*at)->next;
+    if (*at) *at = list->next;
+    frisbeei_heap_give(pool, list->subs, list->room * sizeof *list->subs);
+    frisbeei_heap_give(pool, list, sizeof *list);
+    pool->broker->list_count--;
+    if (group) {
+        group->references--;
+        frisbeei_prune(pool, group);
+    }
+    frisbeei_prune(pool, node);
+}
+
+// The list of a node for a group (length 0: for none). There is room for every list in `matched`, so that matching cannot fail.
+static frisbeei_list *frisbeei_list_need(frisbee_pool *pool, frisbeei_node *node, const char *group_name, size_t group_length) {
+    frisbeei_broker_state *broker = pool->broker;
+    frisbeei_node *group = NULL;
+    frisbeei_list *list;
+    if (group_length) {
+        group = frisbeei_child_need(pool, &broker->groups, group_name, group_length);
+        if (!group) return NULL;
+    }
+    for (list = node->lists; list; list = list->next)
+        if (list->group == group) return list;
+    list = NULL;
+    if (broker->list_count < broker->matched_room || frisbeei_heap_grow(pool, (void **)&broker->matched, &broker->matched_room, sizeof *broker->matched))
+        list = (frisbeei_list *)frisbeei_heap_take(pool, sizeof *list);
+    if (!list) {
+        if (group) frisbeei_prune(pool, group);
+        return NULL;
+    }
+    memset(list, 0, sizeof *list);
+    list->node = node;
+    list->group = group;
+    list->next = node->lists;
+    node->lists = list;
+    broker->list_count++;
+    if (group) group->references++;
+    return list;
+}
+
+// Lists of one group, whatever their topics, count as one: they are chained behind the first.
+static void frisbeei_match_lists(frisbee_pool *pool, const frisbeei_node *node) {
+    frisbeei_broker_state *broker = pool->broker;
+    frisbeei_list *list;
+    for (list = node->lists; list; list = list->next) {
+        frisbeei_node *group = list->group;
+        list->chain = NULL;
+        if (group && group->stamp == broker->stamp) {
+            list->chain = group->chain;
+            group->chain = list;
+            group->total += list->count;
+            continue;
+        }
+        if (group) {
+            group->stamp = broker->stamp;
+            group->chain = list;
+            group->total = list->count;
+        }
+        broker->matched[broker->matched_count++] = list;
+    }
+}
+
+static void frisbeei_match_below(frisbee_pool *pool, const frisbeei_node *node, const frisbeei_topic *topic, uint32_t at) {
+    for (; node; at++) {
+        size_t length;
+        const char *text;
+        if (at == topic->count) {
+            frisbeei_match_lists(pool, node);
+            return;
+        }
+        if (node->rest) frisbeei_match_lists(pool, node->rest);
+        if (node->any) frisbeei_match_below(pool, node->any, topic, at + 1); // at most as deep as a topic
+        if (!node->first) return;
+        text = frisbeei_token(topic, at, &length);
+        node = frisbeei_child(pool, node, text, length);
+    }
+}
+
+// Finds the lists that a message on `topic` goes to.
+static void frisbeei_match(frisbee_pool *pool, const frisbeei_topic *topic) {
+    pool->broker->matched_count = 0;
+    pool->broker->stamp++;
+    frisbeei_match_below(pool, &pool->broker->topics, topic, 0);
+}
+
+// >>subscriptions
+
+static frisbeei_sub *frisbeei_sub_find(const frisbee_pool *pool, frisbee_sub handle) {
+    const uint32_t index = (uint32_t)handle.id;
+    frisbeei_sub *sub;
+    if (index == 0 || index > pool->sub_count) return NULL;
+    sub = pool->subs[index - 1].sub;
+    return sub && sub->id == handle.id ? sub : NULL;
+}
+
+static frisbee_sub frisbeei_sub_handle(const frisbeei_sub *sub) {
+    frisbee_sub handle;
+    handle.id = sub->id;
+    return handle;
+}
+
+static char *frisbeei_sub_topic(const frisbeei_sub *sub) { return (char *)(uintptr_t)(sub + 1); }
+static char *frisbeei_sub_group(const frisbeei_sub *sub) { return frisbeei_sub_topic(sub) + sub->topic_length + 1; }
+static size_t frisbeei_sub_bytes(const frisbeei_sub *sub) { return sizeof *sub + sub->topic_length + sub->group_length + 2u; }
+
+static frisbeei_sub *frisbeei_sub_new(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_topic *topic, const char *group, size_t group_length) {
+    frisbeei_sub *sub;
+    uint32_t index = pool->sub_free;
+    if (!index && pool->sub_count == pool->sub_room &&
+        !frisbeei_heap_grow(pool, (void **)&pool->subs, &pool->sub_room, sizeof *pool->subs))
+        return NULL;
+    sub = (frisbeei_sub *)frisbeei_heap_take(pool, sizeof *sub + topic->length + group_length + 2);
+    if (!sub) return NULL;
+    memset(sub, 0, sizeof *sub);
+    if (index) pool->sub_free = pool->subs[index - 1].next;
+    else index = ++pool->sub_count;
+    pool->subs[index - 1].sub = sub;
+    if (++pool->generation == 0) pool->generation = 1;
+    sub->id = (uint64_t)pool->generation << 32 | index;
+    sub->conn = conn;
+    sub->topic_length = (uint8_t)topic->length;
+    sub->group_length = (uint8_t)group_length;
+    memcpy(frisbeei_sub_topic(sub), topic->text, topic->length);
+    frisbeei_sub_topic(sub)[topic->length] = 0;
+    if (group_length) memcpy(frisbeei_sub_group(sub), group, group_length);
+    frisbeei_sub_group(sub)[group_length] = 0;
+    return sub;
+}
+
+// The handle is stale from here on.
+static void frisbeei_sub_forget(frisbee_pool *pool, frisbeei_sub *sub) {
+    const uint32_t index = (uint32_t)sub->id;
+    if (!index) return;
+    pool->subs[index - 1].sub = NULL;
+    pool->subs[index - 1].next = pool->sub_free;
+    pool->sub_free = index;
+    sub->id = 0;
+}
+
+static void frisbeei_sub_free(frisbee_pool *pool, frisbeei_sub *sub) {
+    frisbeei_sub_forget(pool, sub);
+    frisbeei_heap_give(pool, sub, frisbeei_sub_bytes(sub));
+}
+
+static void frisbeei_sub_info(const frisbeei_sub *sub, frisbee_sub_info *info) {
+    info->sub = frisbeei_sub_handle(sub);
+    info->conn.id = sub->conn ? sub->conn->id : 0;
+    info->topic = frisbeei_sub_topic(sub);
+    info->group = sub->group_length ? frisbeei_sub_group(sub) : NULL;
+    info->slow = (frisbee_slow)sub->slow;
+    info->limit = sub->limit;
+    info->waiting = sub->waiting;
+    info->waiting_bytes = sub->waiting_bytes;
+    info->delivered = sub->delivered;
+    info->dropped = sub->dropped;
+}
+
+// >>messages that wait
+
+static uint8_t *frisbeei_message_bytes(const frisbeei_message *message) { return (uint8_t *)(uintptr_t)(message + 1); }
+
+// A message with room for `length` bytes of payload, and one reference.
+static frisbeei_message *frisbeei_message_new(frisbee_pool *pool, size_t length, uint64_t publisher) {
+    frisbeei_message *message = (frisbeei_message *)frisbeei_heap_take(pool, sizeof *message + length);
+    if (!message) return NULL;
+    message->references = 1;
+    message->length = (uint32_t)length;
+    message->publisher = publisher;
+    return message;
+}
+
+static void frisbeei_message_drop(frisbee_pool *pool, frisbeei_message *message) {
+    if (--message->references == 0) frisbeei_heap_give(pool, message, sizeof *message + message->length);
+}
+
+static bool frisbeei_same_topic(const frisbeei_message *a, const frisbeei_message *b) {
+    const uint8_t *x = frisbeei_message_bytes(a), *y = frisbeei_message_bytes(b);
+    return a->hash == b->hash && x[1] == y[1] && memcmp(x + 2, y + 2, x[1]) == 0;
+}
+
+static size_t frisbeei_cost(size_t length) { return length + FRISBEEI_MESSAGE_COST; }
+
+static frisbeei_waiting *frisbeei_waiting_of(frisbee_pool *pool, const frisbeei_sub *sub) {
+    return sub->conn ? &sub->conn->patterns->waiting : &pool->broker->local;
+}
+
+static void frisbeei_waiting_add(frisbeei_waiting *waiting, frisbeei_sub *sub) {
+    sub->waits = true;
+    sub->next = NULL;
+    if (waiting->first) waiting->last->next = sub;
+    else waiting->first = sub;
+    waiting->last = sub;
+}
+
+static void frisbeei_waiting_remove(frisbeei_waiting *waiting, frisbeei_sub *sub) {
+    frisbeei_sub *at, *before = NULL;
+    if (!sub->waits) return;
+    for (at = waiting->first; at != sub; at = at->next) before = at;
+    if (before) before->next = sub->next;
+    else waiting->first = sub->next;
+    if (waiting->last == sub) waiting->last = before;
+    sub->waits = false;
+}
+
+// The index of a subscription that keeps the latest: its entries by topic.
+static uint32_t frisbeei_latest_place(const frisbeei_sub *sub, const frisbeei_message *message) { // where it is, or would be
+    uint32_t at = (uint32_t)message->hash & sub->latest_mask;
+    while (sub->latest[at] && !frisbeei_same_topic(sub->latest[at]->message, message)) at = (at + 1) & sub->latest_mask;
+    return at;
+}
+
+static bool frisbeei_latest_room(frisbee_pool *pool, frisbeei_sub *sub) {
+    const uint32_t old_slots = sub->latest ? sub->latest_mask + 1 : 0, slots = old_slots ? old_slots * 2 : 8;
+    frisbeei_entry **grown, *entry;
+    if (sub->waiting * 2 < old_slots) return true;
+    grown = (frisbeei_entry **)frisbeei_heap_take(pool, slots * sizeof *grown);
+    if (!grown) return false;
+    memset(grown, 0, slots * sizeof *grown);
+    frisbeei_heap_give(pool, sub->latest, old_slots * sizeof *grown);
+    sub->latest = grown;
+    sub->latest_mask = slots - 1;
+    for (entry = sub->first; entry; entry = entry->next) sub->latest[frisbeei_latest_place(sub, entry->message)] = entry;
+    return true;
+}
+
+static void frisbeei_latest_remove(frisbeei_sub *sub, const frisbeei_message *message) {
+    uint32_t hole = frisbeei_latest_place(sub, message), at = hole;
+    for (;;) {
+        at = (at + 1) & sub->latest_mask;
+        if (!sub->latest[at]) break;
+        if (((at - (uint32_t)sub->latest[at]->message->hash) & sub->latest_mask) < ((at - hole) & sub->latest_mask)) continue;
+        sub->latest[hole] = sub->latest[at];
+        hole = at;
+    }
+    sub->latest[hole] = NULL;
+}
+
+// Takes an entry out; its reference is the caller's.
+static frisbeei_message *frisbeei_entry_take(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_entry *entry) {
+    frisbeei_message *message = entry->message;
+    if (sub->latest) frisbeei_latest_remove(sub, message);
+    if (entry->before) entry->before->next = entry->next;
+    else sub->first = entry->next;
+    if (entry->next) entry->next->before = entry->before;
+    else sub->last = entry->before;
+    sub->waiting--;
+    sub->waiting_bytes -= frisbeei_cost(message->length);
+    frisbeei_waiting_of(pool, sub)->bytes -= frisbeei_cost(message->length);
+    frisbeei_heap_give(pool, entry, sizeof *entry);
+    return message;
+}
+
+// A message was dropped for a subscription: it is counted there, and for who published it.
+static void frisbeei_lost(frisbee_pool *pool, frisbeei_sub *sub, uint64_t publisher) {
+    const frisbeei_conn *conn = publisher ? frisbeei_find(pool, publisher) : NULL;
+    sub->dropped++;
+    pool->total.lost++;
+    if (conn && conn->patterns) conn->patterns->lost++;
+}
+
+static void frisbeei_drop_oldest(frisbee_pool *pool, frisbeei_sub *sub) {
+    frisbeei_message *message = frisbeei_entry_take(pool, sub, sub->first);
+    frisbeei_lost(pool, sub, message->publisher);
+    frisbeei_message_drop(pool, message);
+}
+
+static void frisbeei_sub_empty(frisbee_pool *pool, frisbeei_sub *sub) {
+    while (sub->first) frisbeei_message_drop(pool, frisbeei_entry_take(pool, sub, sub->first));
+    frisbeei_heap_give(pool, sub->latest, sub->latest ? (sub->latest_mask + 1) * sizeof *sub->latest : 0);
+    sub->latest = NULL;
+}
+
+// >>delivering
+
+typedef struct frisbeei_publication {
+    frisbeei_topic topic;
+    const uint8_t *payload; // as on the wire: flags, length of topic, topic, data
+    size_t length;
+    uint64_t publisher;       // handle of its connection; 0: this program
+    frisbeei_message *shared; // the same, once somebody has to keep it
+} frisbeei_publication;
+
+static frisbeei_message *frisbeei_share(frisbee_pool *pool, frisbeei_publication *publication) {
+    frisbeei_message *message = publication->shared;
+    if (message) return message;
+    message = frisbeei_message_new(pool, publication->length, publication->publisher);
+    if (!message) return NULL;
+    memcpy(frisbeei_message_bytes(message), publication->payload, publication->length);
+    message->hash = frisbeei_hash(pool, 0, publication->topic.text, publication->topic.length);
+    return publication->shared = message;
+}
+
+// Could the connection ever carry it?
+static bool frisbeei_fits(const frisbeei_conn *conn, size_t length) {
+    const frisbee_conn_desc *desc = &conn->profile->desc;
+    return length <= desc->max_packet && length + FRISBEE_WIRE_HEADER_MAX <= desc->queue_limit;
+}
+
+// May it go straight into the connection's queue, with a DROPPED before it?
+static inline bool frisbeei_sub_direct(const frisbee_pool *pool, const frisbeei_sub *sub, size_t length) {
+    const frisbeei_conn *conn = sub->conn;
+    if (!conn || sub->first || !frisbeei_may_deliver(conn) || conn->queued > conn->profile->desc.high_water) return false;
+    if (length > conn->profile->desc.max_packet) return false;
+    return !frisbeei_over(pool, conn, conn->header + length + (sub->dropped == sub->told ? 0u : conn->header + 8u), false);
+}
+
+// Has it room to wait? Among what waits for a connection one message always has, and so has one of each subscription of this program.
+static bool frisbeei_sub_room(frisbee_pool *pool, const frisbeei_sub *sub, size_t length) {
+    const frisbeei_waiting *waiting = frisbeei_waiting_of(pool, sub);
+    const size_t cost = frisbeei_cost(length);
+    if (!sub->first && (!sub->conn || waiting->bytes == 0)) return true;
+    if (sub->first && sub->waiting_bytes + cost > sub->limit) return false;
+    if (sub->conn && waiting->bytes + cost > sub->conn->profile->desc.queue_limit) return false;
+    return pool->memory + cost <= pool->desc.max_memory - pool->desc.max_memory / 4;
+}
+
+// Can a message be taken for it now, by queue or by waiting?
+static bool frisbeei_sub_takes(frisbee_pool *pool, const frisbeei_sub *sub, size_t length) {
+    if (sub->conn && (!frisbeei_may_deliver(sub->conn) || !frisbeei_fits(sub->conn, length))) return false;
+    return frisbeei_sub_direct(pool, sub, length) || frisbeei_sub_room(pool, sub, length);
+}
+
+// Queues a message of which many connections write the same bytes.
+static bool frisbeei_queue_shared(frisbee_pool *pool, frisbeei_conn *conn, uint16_t number, frisbeei_message *message) {
+    frisbee_span span;
+    frisbeei_chunk *chunk;
+    span.data = frisbeei_message_bytes(message);
+    span.length = message->length;
+    chunk = frisbeei_borrow(pool, span);
+    if (!chunk) return false;
+    message->references++;
+    chunk->message = message;
+    chunk->header_size = conn->header;
+    frisbeei_put_header(chunk->header, conn->header, FRISBEEI_MESSAGE, number, message->length);
+    frisbeei_chunk_append(conn, chunk);
+    conn->queued += (uint32_t)(conn->header + message->length);
+    frisbeei_dirty(pool, conn);
+    return true;
+}
+
+// Queues a message, behind the count of those that were dropped before it. False: no memory, the message is not queued.
+static bool frisbeei_sub_queue(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
+    frisbeei_conn *conn = sub->conn;
+    const size_t size = conn->header + publication->length, before = sub->dropped == sub->told ? 0u : conn->header + 8u;
+    const bool share = publication->length >= FRISBEEI_SHARE && !pool->fixed;
+    uint8_t *at = NULL;
+    if (share && !frisbeei_share(pool, publication)) return false;
+    if (!share || before) {
+        at = frisbeei_room(pool, conn, before + (share ? 0 : size));
+        if (!at) return false;
+    }
+    if (share && !before && !frisbeei_queue_shared(pool, conn, sub->number, publication->shared)) return false;
+    if (before) {
+        frisbeei_put_header(at, conn->header, FRISBEEI_DROPPED, sub->number, 8);
+        frisbeei_put64(at + conn->header, sub->dropped);
+        frisbeei_commit(pool, conn, before, false);
+        sub->told = sub->dropped;
+        if (share && !frisbeei_queue_shared(pool, conn, sub->number, publication->shared)) return false;
+    }
+    if (!share) {
+        at += before;
+        frisbeei_put_header(at, conn->header, FRISBEEI_MESSAGE, sub->number, (uint32_t)publication->length);
+        memcpy(at + conn->header, publication->payload, publication->length);
+        frisbeei_commit(pool, conn, size, false);
+    }
+    conn->packets_out++;
+    conn->used = pool->tick;
+    conn->patterns->delivered++;
+    pool->total.delivered++;
+    sub->delivered++;
+    return true;
+}
+
+// Keeps the latest: the waiting message on the same topic is replaced, if the new one fits in its place. True: done.
+static bool frisbeei_replace(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_message *message) {
+    frisbeei_waiting *waiting = frisbeei_waiting_of(pool, sub);
+    frisbeei_entry *entry = sub->latest ? sub->latest[frisbeei_latest_place(sub, message)] : NULL;
+    frisbeei_message *old;
+    if (!entry) return false;
+    old = entry->message;
+    if (message->length > old->length && sub->waiting_bytes - old->length + message->length > sub->limit) {
+        old = frisbeei_entry_take(pool, sub, entry); // it will be the newest of those that wait
+        frisbeei_lost(pool, sub, old->publisher);
+        frisbeei_message_drop(pool, old);
+        return false;
+    }
+    entry->message = message;
+    message->references++;
+    sub->waiting_bytes = sub->waiting_bytes - old->length + message->length;
+    waiting->bytes = waiting->bytes - old->length + message->length;
+    frisbeei_lost(pool, sub, old->publisher);
+    frisbeei_message_drop(pool, old);
+    return true;
+}
+
+// The policy of a full subscription. True: there is room now.
+static bool frisbeei_make_room(frisbee_pool *pool, frisbeei_sub *sub, size_t length) {
+    if (sub->slow == FRISBEE_SLOW_CLOSE && sub->conn) frisbeei_fail(pool, sub->conn, FRISBEE_EXHAUSTED, 0);
+    if (sub->slow != FRISBEE_SLOW_DROP_OLD && sub->slow != FRISBEE_SLOW_LATEST) return false;
+    while (sub->first && !frisbeei_sub_room(pool, sub, length)) frisbeei_drop_oldest(pool, sub);
+    return frisbeei_sub_room(pool, sub, length);
+}
+
+// The message has to wait for the subscription, or is dropped.
+static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
+    frisbeei_waiting *waiting = frisbeei_waiting_of(pool, sub);
+    const bool latest = sub->slow == FRISBEE_SLOW_LATEST;
+    const bool possible = !sub->conn || (frisbeei_may_deliver(sub->conn) && frisbeei_fits(sub->conn, publication->length));
+    frisbeei_message *message = latest && sub->first && possible ? frisbeei_share(pool, publication) : NULL;
+    frisbeei_entry *entry = NULL;
+    if (message && frisbeei_replace(pool, sub, message)) return;
+    if (possible && (frisbeei_sub_room(pool, sub, publication->length) || frisbeei_make_room(pool, sub, publication->length))) {
+        message = frisbeei_share(pool, publication);
+        if (message && (!latest || frisbeei_latest_room(pool, sub))) entry = (frisbeei_entry *)frisbeei_heap_take(pool, sizeof *entry);
+    }
+    if (!sub->first) frisbeei_waiting_remove(waiting, sub); // dropping may have emptied it
+    if (!entry) {
+        frisbeei_lost(pool, sub, publication->publisher);
+        return;
+    }
+    entry->message = message;
+    message->references++;
+    if (latest) sub->latest[frisbeei_latest_place(sub, message)] = entry;
+    entry->next = NULL;
+    entry->before = sub->last;
+    if (sub->last) sub->last->next = entry;
+    else sub->first = entry;
+    sub->last = entry;
+    sub->waiting++;
+    sub->waiting_bytes += frisbeei_cost(message->length);
+    waiting->bytes += frisbeei_cost(message->length);
+    if (!sub->waits) frisbeei_waiting_add(waiting, sub);
+}
+
+static void frisbeei_sub_give(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
+    frisbeei_conn *conn = sub->conn;
+    // while its queue is in the cache; and a subscriber that keeps up must not seem slow because much is published in one turn
+    if (conn && conn->queued > FRISBEEI_PUBLISH_FLUSH && !conn->io && frisbeei_may_write(conn)) frisbeei_flush_conn(pool, conn);
+    if (FRISBEEI_LIKELY(frisbeei_sub_direct(pool, sub, publication->length)) && frisbeei_sub_queue(pool, sub, publication)) return;
+    frisbeei_sub_wait(pool, sub, publication);
+}
+
+// Moves waiting messages into the connection's queue, a subscription at a time, while it is below high water. True: some were.
+static bool frisbeei_pump(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_waiting *waiting = &conn->patterns->waiting;
+    bool some = false;
+    while (waiting->first && frisbeei_may_deliver(conn) && conn->queued <= conn->profile->desc.high_water) {
+        frisbeei_sub *sub = waiting->first;
+        frisbeei_message *message = sub->first->message;
+        frisbeei_publication publication;
+        bool queued;
+        if (frisbeei_over(pool, conn, 2u * FRISBEE_WIRE_HEADER_MAX + 8 + message->length, false)) {
+            if (conn->queued) break;
+        }
+        memset(&publication, 0, sizeof publication);
+        publication.payload = frisbeei_message_bytes(message);
+        publication.length = message->length;
+        publication.shared = message;
+        queued = frisbeei_sub_queue(pool, sub, &publication);
+        if (!queued && conn->queued) break; // no memory now; there will be another time
+        message = frisbeei_entry_take(pool, sub, sub->first);
+        if (!queued) frisbeei_lost(pool, sub, message->publisher);
+        frisbeei_message_drop(pool, message);
+        frisbeei_waiting_remove(waiting, sub);
+        if (sub->first) frisbeei_waiting_add(waiting, sub);
+        if (pool->broker->blocking) pool->broker->room = true;
+        some = some || queued;
+    }
+    return some;
+}
+
+// >>publishing
+
+static frisbeei_sub *frisbeei_member(const frisbeei_node *group, uint32_t at) {
+    const frisbeei_list *list = group->chain;
+    while (at >= list->count) {
+        at -= list->count;
+        list = list->chain;
+    }
+    return list->subs[at];
+}
+
+// Whose turn it is in a group: the next one that has room, within a few; else the next one. *turn: its place.
+static frisbeei_sub *frisbeei_pick(frisbee_pool *pool, const frisbeei_node *group, size_t length, uint32_t *turn) {
+    const uint32_t first = group->turn % group->total;
+    uint32_t i;
+    for (i = 0; i < group->total && i < FRISBEEI_GROUP_TRIES; i++) {
+        frisbeei_sub *sub;
+        *turn = (first + i) % group->total;
+        sub = frisbeei_member(group, *turn);
+        if (frisbeei_sub_takes(pool, sub, length)) return sub;
+    }
+    *turn = first;
+    return frisbeei_member(group, first);
+}
+
+static bool frisbeei_blocks(frisbee_pool *pool, const frisbeei_sub *sub, size_t length) {
+    if (sub->slow != FRISBEE_SLOW_BLOCK || frisbeei_sub_takes(pool, sub, length)) return false;
+    return !sub->conn || (frisbeei_may_deliver(sub->conn) && frisbeei_fits(sub->conn, length)); // what can never go need not be waited for
+}
+
+// Is a subscription that blocks full? Before anything is delivered: a message goes to all, or waits.
+static bool frisbeei_publish_blocked(frisbee_pool *pool, size_t length) {
+    const frisbeei_broker_state *broker = pool->broker;
+    uint32_t i, at;
+    for (i = 0; broker->blocking && i < broker->matched_count; i++) {
+        const frisbeei_list *list = broker->matched[i];
+        if (list->group) {
+            if (frisbeei_blocks(pool, frisbeei_pick(pool, list->group, length, &at), length)) return true;
+            continue;
+        }
+        for (at = 0; at < list->count; at++)
+            if (frisbeei_blocks(pool, list->subs[at], length)) return true;
+    }
+    return false;
+}
+
+static void frisbeei_retained_drop(frisbee_pool *pool, frisbeei_node *node) {
+    frisbeei_message *message = node->retained;
+    frisbeei_node *at;
+    if (!message) return;
+    pool->broker->retained_bytes -= message->length + (size_t)FRISBEEI_RETAINED_COST;
+    node->retained = NULL;
+    for (at = node; at; at = at->parent) at->retained_below--;
+    frisbeei_message_drop(pool, message);
+    frisbeei_prune(pool, node);
+}
+
+// Keeps the message as its topic's last value; one without data clears it. EXHAUSTED: not kept, and what was before is forgotten.
+static frisbee_result frisbeei_retain(frisbee_pool *pool, const frisbeei_publication *publication) {
+    frisbeei_broker_state *broker = pool->broker;
+    const size_t cost = publication->length + FRISBEEI_RETAINED_COST;
+    frisbeei_node *node = frisbeei_path_find(pool, &publication->topic), *at;
+    frisbeei_message *message;
+    if (node) frisbeei_retained_drop(pool, node);
+    if (publication->length == 2 + publication->topic.length) return FRISBEE_OK;
+    if (cost > broker->desc.max_retained || broker->retained_bytes > broker->desc.max_retained - cost) return FRISBEE_EXHAUSTED;
+    node = frisbeei_path_need(pool, &publication->topic);
+    if (!node) return FRISBEE_EXHAUSTED;
+    message = frisbeei_message_new(pool, publication->length, publication->publisher);
+    if (!message) {
+        frisbeei_prune(pool, node);
+        return FRISBEE_EXHAUSTED;
+    }
+    memcpy(frisbeei_message_bytes(message), publication->payload, publication->length);
+    frisbeei_message_bytes(message)[0] |= 2;
+    message->hash = frisbeei_hash(pool, 0, publication->topic.text, publication->topic.length);
+    node->retained = message;
+    for (at = node; at; at = at->parent) at->retained_below++;
+    broker->retained_bytes += cost;
+    return FRISBEE_OK;
+}
+
+// Passes a message on. AGAIN: a subscription that blocks is full, nothing was done. EXHAUSTED: passed on, but not retained.
+static frisbee_result frisbeei_publish(frisbee_pool *pool, frisbeei_publication *publication, uint32_t *copies) {
+    frisbeei_broker_state *broker = pool->broker;
+    frisbee_result result = FRISBEE_OK;
+    uint32_t i, at;
+    frisbeei_match(pool, &publication->topic);
+    if (frisbeei_publish_blocked(pool, publication->length)) return FRISBEE_AGAIN;
+    if (publication->payload[0] & 1) result = frisbeei_retain(pool, publication);
+    pool->total.published++;
+    *copies = 0;
+    for (i = 0; i < broker->matched_count; i++) {
+        frisbeei_list *list = broker->matched[i];
+        if (list->group) {
+            frisbeei_sub_give(pool, frisbeei_pick(pool, list->group, publication->length, &at), publication);
+            list->group->turn = at + 1;
+            ++*copies;
+            continue;
+        }
+        for (at = 0; at < list->count; at++) frisbeei_sub_give(pool, list->subs[at], publication);
+        *copies += list->count;
+    }
+    if (publication->shared) frisbeei_message_drop(pool, publication->shared);
+    publication->shared = NULL;
+    return result;
+}
+
+// A new subscription gets what is retained.
+static void frisbeei_retained_give(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_message *message) {
+    frisbeei_publication publication;
+    publication.payload = frisbeei_message_bytes(message);
+    publication.length = message->length;
+    publication.publisher = message->publisher;
+    publication.shared = message;
+    publication.topic.text = (const char *)publication.payload + 2;
+    publication.topic.length = publication.payload[1];
+    frisbeei_sub_give(pool, sub, &publication);
+}
+
+static void frisbeei_retained_below(frisbee_pool *pool, const frisbeei_node *node, frisbeei_sub *sub) {
+    const frisbeei_node *child;
+    if (!node->retained_below) return;
+    if (node->retained) frisbeei_retained_give(pool, sub, node->retained);
+    for (child = node->first; child; child = child->next) frisbeei_retained_below(pool, child, sub); // at most as deep as a topic
+}
+
+static void frisbeei_retained_match(frisbee_pool *pool, const frisbeei_node *node, const frisbeei_topic *topic, uint32_t at, frisbeei_sub *sub) {
+    const frisbeei_node *child;
+    size_t length;
+    const char *text;
+    if (!node || !node->retained_below) return;
+    if (at == topic->count) {
+        if (node->retained) frisbeei_retained_give(pool, sub, node->retained);
+        return;
+    }
+    text = frisbeei_token(topic, at, &length);
+    if (length == 1 && *text == '>')
+        for (child = node->first; child; child = child->next) frisbeei_retained_below(pool, child, sub);
+    else if (length == 1 && *text == '*')
+        for (child = node->first; child; child = child->next) frisbeei_retained_match(pool, child, topic, at + 1, sub);
+    else frisbeei_retained_match(pool, frisbeei_child(pool, node, text, length), topic, at + 1, sub);
+}
+
+// >>broker: subscriptions at this pool
+
+static frisbee_result frisbeei_broker_new(frisbee_pool *pool) {
+    const frisbee_broker *desc = pool->desc.broker;
+    frisbeei_broker_state *broker;
+    if (!desc) return FRISBEE_OK;
+    broker = (frisbeei_broker_state *)frisbeei_heap_take(pool, sizeof *broker);
+    if (!broker) return FRISBEE_NO_MEMORY;
+    memset(broker, 0, sizeof *broker);
+    broker->desc = *desc;
+    if (!broker->desc.max_subs) broker->desc.max_subs = 1000000;
+    if (!broker->desc.max_conn_subs) broker->desc.max_conn_subs = 1024;
+    if (!broker->desc.max_pending) broker->desc.max_pending = 8u << 20;
+    if (!broker->desc.max_retained) broker->desc.max_retained = (size_t)16 << 20;
+    broker->bucket_count = 16;
+    broker->buckets = (frisbeei_node **)frisbeei_heap_take(pool, broker->bucket_count * sizeof *broker->buckets);
+    if (!broker->buckets) {
+        frisbeei_heap_give(pool, broker, sizeof *broker);
+        return FRISBEE_NO_MEMORY;
+    }
+    memset(broker->buckets, 0, broker->bucket_count * sizeof *broker->buckets);
+    pool->broker = broker;
+    return FRISBEE_OK;
+}
+
+// What a subscription is asked for with.
+typedef struct frisbeei_wanted {
+    frisbeei_topic topic;
+    const char *group;
+    size_t group_length;
+    uint32_t limit;
+    uint16_t number;
+    uint8_t slow;
+} frisbeei_wanted;
+
+static frisbee_result frisbeei_broker_add(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_wanted *wanted, frisbeei_sub **out) {
+    frisbeei_broker_state *broker = pool->broker;
+    frisbeei_node *node;
+    frisbeei_list *list;
+    frisbeei_sub *sub = NULL;
+    if (broker->count >= broker->desc.max_subs || (conn && conn->patterns->theirs.count >= broker->desc.max_conn_subs)) return FRISBEE_EXHAUSTED;
+    node = frisbeei_path_need(pool, &wanted->topic);
+    if (!node) return FRISBEE_NO_MEMORY;
+    list = frisbeei_list_need(pool, node, wanted->group, wanted->group_length);
+    if (!list) {
+        frisbeei_prune(pool, node);
+        return FRISBEE_NO_MEMORY;
+    }
+    if (list->count < list->room || frisbeei_heap_grow(pool, (void **)&list->subs, &list->room, sizeof *list->subs))
+        sub = frisbeei_sub_new(pool, conn, &wanted->topic, wanted->group, wanted->group_length);
+    if (sub && conn && !frisbeei_map_put(pool, &conn->patterns->theirs, wanted->number, sub)) {
+        frisbeei_sub_free(pool, sub);
+        sub = NULL;
+    }
+    if (!sub) {
+        if (!list->count) frisbeei_list_drop(pool, list);
+        return FRISBEE_NO_MEMORY;
+    }
+    sub->number = wanted->number;
+    sub->slow = wanted->slow;
+    sub->limit = wanted->limit ? wanted->limit : 1u << 20;
+    if (sub->limit > broker->desc.max_pending) sub->limit = broker->desc.max_pending;
+    sub->list = list;
+    sub->slot = list->count;
+    list->subs[list->count++] = sub;
+    broker->count++;
+    broker->blocking += sub->slow == FRISBEE_SLOW_BLOCK;
+    *out = sub;
+    return FRISBEE_OK;
+}
+
+// Takes a subscription out of the broker. What waits for it is dropped uncounted.
+static void frisbeei_broker_remove(frisbee_pool *pool, frisbeei_sub *sub) {
+    frisbeei_broker_state *broker = pool->broker;
+    frisbeei_list *list = sub->list;
+    frisbeei_waiting_remove(frisbeei_waiting_of(pool, sub), sub);
+    frisbeei_sub_empty(pool, sub);
+    if (sub->conn) frisbeei_map_remove(pool, &sub->conn->patterns->theirs, sub->number);
+    list->subs[sub->slot] = list->subs[--list->count];
+    list->subs[sub->slot]->slot = sub->slot;
+    if (!list->count) frisbeei_list_drop(pool, list);
+    broker->count--;
+    if (sub->slow == FRISBEE_SLOW_BLOCK) {
+        broker->blocking--;
+        broker->room = true; // nobody waits for it any more
+    }
+    frisbeei_sub_forget(pool, sub);
+}
+
+// The end of a peer's subscription, told to the broker's program.
+static void frisbeei_broker_end(frisbee_pool *pool, frisbeei_sub *sub) {
+    const frisbeei_broker_state *broker = pool->broker;
+    frisbee_sub_info info;
+    frisbeei_sub_info(sub, &info);
+    frisbeei_broker_remove(pool, sub);
+    if (broker->desc.on_unsubscribe) broker->desc.on_unsubscribe(pool, &info, broker->desc.user);
+    frisbeei_sub_free(pool, sub);
+}
+
+static void frisbeei_hold_append(frisbeei_conn *conn, frisbeei_conn **first, frisbeei_conn **last) {
+    conn->patterns->next_held = NULL;
+    if (*first) (*last)->patterns->next_held = conn;
+    else *first = conn;
+    *last = conn;
+}
+
+// The publisher waits: it is not read until a subscription that blocks has room.
+static void frisbeei_hold(frisbee_pool *pool, frisbeei_conn *conn) {
+    conn->flags |= FRISBEEI_PUBLISH_FULL;
+    pool->stop = true;
+    frisbeei_interest(pool, conn);
+    if (!pool->broker->resuming) frisbeei_hold_append(conn, &pool->broker->held, &pool->broker->held_last);
+}
+
+static void frisbeei_hold_end(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_conn *at, *before = NULL;
+    if (!(conn->flags & FRISBEEI_PUBLISH_FULL)) return;
+    conn->flags &= ~(uint32_t)FRISBEEI_PUBLISH_FULL;
+    for (at = pool->broker->held; at && at != conn; at = at->patterns->next_held) before = at;
+    if (!at) return;
+    if (before) before->patterns->next_held = conn->patterns->next_held;
+    else pool->broker->held = conn->patterns->next_held;
+    if (pool->broker->held_last == conn) pool->broker->held_last = before;
+}
+
+// There is room: the publishers that wait go on, in turn. Who could not do anything keeps his place before who could.
+static void frisbeei_publishers_resume(frisbee_pool *pool) {
+    frisbeei_broker_state *broker = pool->broker;
+    frisbeei_conn *conn = broker->held, *next, *moved = NULL, *moved_last = NULL;
+    broker->room = false;
+    broker->held = NULL;
+    broker->resuming = true;
+    for (; conn; conn = next) {
+        const uint64_t before = conn->patterns->published;
+        next = conn->patterns->next_held;
+        conn->flags &= ~(uint32_t)(FRISBEEI_PUBLISH_FULL | FRISBEEI_UNWATCHED);
+        if (conn->state == FRISBEEI_CLOSED) continue;
+        conn->heard = pool->tick;
+        if (!pool->ending) frisbeei_resume(pool, conn);
+        if (!(conn->flags & FRISBEEI_PUBLISH_FULL)) frisbeei_interest(pool, conn);
+        else if (conn->patterns->published == before) frisbeei_hold_append(conn, &broker->held, &broker->held_last);
+        else frisbeei_hold_append(conn, &moved, &moved_last);
+    }
+    broker->resuming = false;
+    if (!moved) return;
+    if (broker->held) broker->held_last->patterns->next_held = moved;
+    else broker->held = moved;
+    broker->held_last = moved_last;
+}
+
+// Calls this program's handler with a message. `sub` may be gone afterwards.
+static void frisbeei_tell_message(frisbee_pool *pool, frisbeei_sub *sub, const uint8_t *payload, size_t length) {
+    char topic[FRISBEE_TOPIC_MAX + 1];
+    frisbee_message message;
+    memcpy(topic, payload + 2, payload[1]);
+    topic[payload[1]] = 0;
+    message.sub = frisbeei_sub_handle(sub);
+    message.conn.id = sub->conn ? sub->conn->id : 0;
+    message.topic = topic;
+    message.data = payload + 2 + payload[1];
+    message.length = (uint32_t)(length - 2 - payload[1]);
+    message.retained = (payload[0] & 2) != 0;
+    message.dropped = sub->dropped - sub->told;
+    sub->told = sub->dropped;
+    sub->delivered++;
+    sub->on_message(pool, &message, sub->user);
+}
+
+// Hands out what waits for this program's own subscriptions: what they publish meanwhile waits for the next time.
+static void frisbeei_run_local(frisbee_pool *pool) {
+    frisbeei_broker_state *broker = pool->broker;
+    const frisbeei_sub *at;
+    uint32_t rounds = 0;
+    for (at = broker->local.first; at; at = at->next) rounds++;
+    while (rounds-- > 0 && broker->local.first && !pool->ending) {
+        frisbeei_sub *sub = broker->local.first;
+        const frisbee_sub handle = frisbeei_sub_handle(sub);
+        uint32_t count = sub->waiting;
+        if (sub->slow == FRISBEE_SLOW_BLOCK) broker->room = true;
+        while (count-- > 0 && !pool->ending && sub->first) {
+            frisbeei_message *message = frisbeei_entry_take(pool, sub, sub->first);
+            if (!sub->first) frisbeei_waiting_remove(&broker->local, sub);
+            pool->total.delivered++;
+            frisbeei_tell_message(pool, sub, frisbeei_message_bytes(message), message->length);
+            frisbeei_message_drop(pool, message);
+            if (!frisbeei_sub_find(pool, handle)) break;
+        }
+        if (!frisbeei_sub_find(pool, handle) || !sub->waits) continue;
+        frisbeei_waiting_remove(&broker->local, sub);
+        frisbeei_waiting_add(&broker->local, sub);
+    }
+}
+
+static bool frisbeei_broker_busy(const frisbee_pool *pool) {
+    const frisbeei_broker_state *broker = pool->broker;
+    return broker && (broker->local.first || (broker->room && (broker->held || broker->refused)));
+}
+
+static void frisbeei_broker_run(frisbee_pool *pool) {
+    frisbeei_broker_state *broker = pool->broker;
+    if (broker->local.first) frisbeei_run_local(pool);
+    if (!broker->room || pool->ending) return;
+    frisbeei_publishers_resume(pool);
+    if (!broker->refused || pool->ending) return;
+    broker->refused = false;
+    if (broker->desc.on_writable) broker->desc.on_writable(pool, broker->desc.user);
+}
+
+static void frisbeei_broker_free(frisbee_pool *pool) {
+    frisbeei_broker_state *broker = pool->broker;
+    uint32_t i;
+    for (i = 0; i < pool->sub_count; i++) {
+        frisbeei_sub *sub = pool->subs[i].sub;
+        if (!sub) continue;
+        frisbeei_broker_remove(pool, sub);
+        frisbeei_sub_free(pool, sub);
+    }
+    for (i = 0; broker && i < broker->bucket_count; i++) {
+        frisbeei_node *node = broker->buckets[i];
+        while (node)
+            if (node->retained) {
+                frisbeei_retained_drop(pool, node); // with its parents, some of which may lie in this bucket
+                node = broker->buckets[i];
+            } else node = node->bucket;
+    }
+    frisbeei_heap_give(pool, pool->subs, pool->sub_room * sizeof *pool->subs);
+    if (!broker) return;
+    frisbeei_heap_give(pool, broker->matched, broker->matched_room * sizeof *broker->matched);
+    frisbeei_heap_give(pool, broker->buckets, broker->bucket_count * sizeof *broker->buckets);
+    frisbeei_heap_give(pool, broker, sizeof *broker);
+    pool->broker = NULL;
+}
+
+// >>packets of publish and subscribe
+
+enum { FRISBEEI_STATUS_OK = 0, FRISBEEI_STATUS_REFUSED, FRISBEEI_STATUS_INVALID, FRISBEEI_STATUS_EXHAUSTED, FRISBEEI_STATUS_UNSUPPORTED, FRISBEEI_STATUS_BUSY };
+
+static frisbee_result frisbeei_status_result(uint8_t status) {
+    static const frisbee_result results[] = {FRISBEE_OK, FRISBEE_REFUSED, FRISBEE_INVALID, FRISBEE_EXHAUSTED, FRISBEE_UNSUPPORTED, FRISBEE_BUSY};
+    return status < sizeof results / sizeof results[0] ? results[status] : FRISBEE_REFUSED;
+}
+
+static uint8_t frisbeei_result_status(frisbee_result result) {
+    switch (result) {
+    case FRISBEE_OK: return FRISBEEI_STATUS_OK;
+    case FRISBEE_REFUSED: return FRISBEEI_STATUS_REFUSED;
+    case FRISBEE_INVALID: return FRISBEEI_STATUS_INVALID;
+    case FRISBEE_UNSUPPORTED: return FRISBEEI_STATUS_UNSUPPORTED;
+    case FRISBEE_BUSY: return FRISBEEI_STATUS_BUSY;
+    default: return FRISBEEI_STATUS_EXHAUSTED;
+    }
+}
+
+static void frisbeei_malformed(frisbee_pool *pool, frisbeei_conn *conn) { frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0); }
+
+// May the peer have this subscription? Asks the broker's program.
+static frisbee_result frisbeei_subscribe_check(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_wanted *wanted) {
+    const frisbeei_broker_state *broker = pool->broker;
+    char topic[FRISBEE_TOPIC_MAX + 1], group[FRISBEE_GROUP_MAX + 1];
+    frisbee_sub_info info;
+    if (wanted->slow == FRISBEE_SLOW_BLOCK && !broker->desc.allow_block) return FRISBEE_REFUSED;
+    if (!broker->desc.may_subscribe) return FRISBEE_OK;
+    memcpy(topic, wanted->topic.text, wanted->topic.length);
+    topic[wanted->topic.length] = 0;
+    if (wanted->group_length) memcpy(group, wanted->group, wanted->group_length);
+    group[wanted->group_length] = 0;
+    memset(&info, 0, sizeof info);
+    info.conn = frisbeei_handle(conn);
+    info.topic = topic;
+    info.group = wanted->group_length ? group : NULL;
+    info.slow = (frisbee_slow)wanted->slow;
+    info.limit = wanted->limit;
+    return broker->desc.may_subscribe(pool, &info, broker->desc.user) ? FRISBEE_OK : FRISBEE_REFUSED;
+}
+
+static void frisbeei_subscribe_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    const uint8_t *at = (const uint8_t *)packet->data;
+    const frisbeei_broker_state *broker = pool->broker;
+    frisbeei_wanted wanted;
+    frisbeei_sub *sub = NULL;
+    frisbee_result result = FRISBEE_OK;
+    frisbee_sub_info info;
+    uint8_t status;
+    if (packet->length < 8 || packet->length < 8u + at[6] || packet->length < 8u + at[6] + at[7 + at[6]]) {
+        frisbeei_malformed(pool, conn);
+        return;
+    }
+    wanted.slow = at[1];
+    wanted.limit = frisbeei_get32(at + 2);
+    wanted.number = packet->from.id;
+    wanted.group = (const char *)at + 8 + at[6];
+    wanted.group_length = at[7 + at[6]];
+    if (!broker) result = FRISBEE_UNSUPPORTED;
+    else if (!frisbeei_patterns_need(pool, conn)) result = FRISBEE_NO_MEMORY;
+    else if (!frisbeei_topic_parse((const char *)at + 7, at[6], true, &wanted.topic) || !frisbeei_group_valid(wanted.group, wanted.group_length) ||
+             at[1] > FRISBEE_SLOW_BLOCK)
+        result = FRISBEE_INVALID;
+    else if (frisbeei_map_get(pool, &conn->patterns->theirs, wanted.number)) result = FRISBEE_BUSY;
+    else result = frisbeei_subscribe_check(pool, conn, &wanted);
+    if (conn->state != FRISBEEI_OPEN || pool->ending) return; // the hook may have closed it
+    if (result == FRISBEE_OK) result = frisbeei_broker_add(pool, conn, &wanted, &sub);
+    status = frisbeei_result_status(result);
+    frisbeei_answer(pool, conn, FRISBEEI_SUBSCRIBED, packet->from.id, &status, 1);
+    if (!sub || conn->state != FRISBEEI_OPEN) return;
+    if (at[0] & 1) frisbeei_retained_match(pool, &broker->topics, &wanted.topic, 0, sub);
+    frisbeei_sub_info(sub, &info);
+    if (broker->desc.on_subscribe) broker->desc.on_subscribe(pool, &info, broker->desc.user);
+}
+
+static void frisbeei_unsubscribe_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_sub *sub = conn->patterns ? (frisbeei_sub *)frisbeei_map_get(pool, &conn->patterns->theirs, packet->from.id) : NULL;
+    frisbeei_answer(pool, conn, FRISBEEI_UNSUBSCRIBED, packet->from.id, NULL, 0);
+    if (sub) frisbeei_broker_end(pool, sub);
+}
+
+static frisbee_result frisbeei_publish_check(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_topic *topic) {
+    const frisbeei_broker_state *broker = pool->broker;
+    char text[FRISBEE_TOPIC_MAX + 1];
+    if (!broker->desc.may_publish) return FRISBEE_OK;
+    memcpy(text, topic->text, topic->length);
+    text[topic->length] = 0;
+    return broker->desc.may_publish(pool, frisbeei_handle(conn), text, broker->desc.user) ? FRISBEE_OK : FRISBEE_REFUSED;
+}
+
+// False: it has to wait, and is read again later.
+static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    const uint8_t *at = (const uint8_t *)packet->data;
+    frisbeei_publication publication;
+    frisbee_result result;
+    uint32_t copies = 0;
+    uint8_t reply[13];
+    if (packet->length < 2 || packet->length < 2u + at[1]) {
+        frisbeei_malformed(pool, conn);
+        return true;
+    }
+    publication.payload = at;
+    publication.length = packet->length;
+    publication.publisher = conn->id;
+    publication.shared = NULL;
+    if (pool->broker && !frisbeei_patterns_need(pool, conn)) {
+        frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        return true;
+    }
+    if (!pool->broker) result = FRISBEE_UNSUPPORTED;
+    else if (!frisbeei_topic_parse((const char *)at + 2, at[1], false, &publication.topic)) result = FRISBEE_INVALID;
+    else result = frisbeei_publish_check(pool, conn, &publication.topic);
+    if (conn->state != FRISBEEI_OPEN || pool->ending) return true;
+    if (result == FRISBEE_OK) {
+        result = frisbeei_publish(pool, &publication, &copies);
+        if (result == FRISBEE_AGAIN) {
+            frisbeei_hold(pool, conn);
+            return false;
+        }
+        conn->patterns->published++;
+    } else if (packet->from.id == 0) conn->dropped++;
+    if (packet->from.id == 0) return true;
+    reply[0] = frisbeei_result_status(result);
+    frisbeei_put32(reply + 1, copies);
+    frisbeei_put64(reply + 5, conn->patterns ? conn->patterns->lost : 0);
+    frisbeei_answer(pool, conn, FRISBEEI_PUBLISHED, packet->from.id, reply, sizeof reply);
+    return true;
+}
+
+// >>subscriber: subscriptions of this program at a peer's broker
+
+static void frisbeei_mine_free(frisbee_pool *pool, frisbeei_sub *sub) {
+    frisbeei_map_remove(pool, &sub->conn->patterns->mine, sub->number);
+    frisbeei_sub_free(pool, sub);
+}
+
+static bool frisbeei_subscribe_send(frisbee_pool *pool, const frisbeei_sub *sub) {
+    uint8_t payload[8 + FRISBEE_TOPIC_MAX + FRISBEE_GROUP_MAX];
+    payload[0] = sub->retained;
+    payload[1] = sub->slow;
+    frisbeei_put32(payload + 2, sub->limit);
+    payload[6] = sub->topic_length;
+    memcpy(payload + 7, frisbeei_sub_topic(sub), sub->topic_length);
+    payload[7 + sub->topic_length] = sub->group_length;
+    memcpy(payload + 8 + sub->topic_length, frisbeei_sub_group(sub), sub->group_length);
+    return frisbeei_queue_own(pool, sub->conn, FRISBEEI_SUBSCRIBE, sub->number, payload, 8u + sub->topic_length + sub->group_length, false);
+}
+
+// A session has opened: its subscriptions are asked for (again).
+static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn) {
+    uint32_t i;
+    if (!conn->patterns || !conn->patterns->mine.count || !frisbeei_is_packets(conn)) return true;
+    for (i = 0; i <= conn->patterns->mine.mask; i++) {
+        const frisbeei_sub *sub = (const frisbeei_sub *)conn->patterns->mine.slots[i].value;
+        if (sub && !frisbeei_subscribe_send(pool, sub)) return false;
+    }
+    return true;
+}
+
+static void frisbeei_subscribed_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_sub *sub = conn->patterns ? (frisbeei_sub *)frisbeei_map_get(pool, &conn->patterns->mine, packet->from.id) : NULL;
+    frisbee_result result;
+    frisbeei_sub copy;
+    if (packet->length < 1) {
+        frisbeei_malformed(pool, conn);
+        return;
+    }
+    result = frisbeei_status_result(*(const uint8_t *)packet->data);
+    if (!sub) {
+        conn->dropped++;
+        return;
+    }
+    copy = *sub;
+    if (sub->ending) return; // UNSUBSCRIBED will follow
+    if (result != FRISBEE_OK) frisbeei_mine_free(pool, sub);
+    if (copy.on_result) copy.on_result(pool, frisbeei_sub_handle(&copy), result, copy.user);
+}
+
+static void frisbeei_message_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_sub *sub = conn->patterns ? (frisbeei_sub *)frisbeei_map_get(pool, &conn->patterns->mine, packet->from.id) : NULL;
+    const uint8_t *at = (const uint8_t *)packet->data;
+    if (packet->length < 2 || packet->length < 2u + at[1]) frisbeei_malformed(pool, conn);
+    else if (!sub || sub->ending) conn->dropped++;
+    else frisbeei_tell_message(pool, sub, at, packet->length);
+}
+
+static void frisbeei_dropped_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_sub *sub = conn->patterns ? (frisbeei_sub *)frisbeei_map_get(pool, &conn->patterns->mine, packet->from.id) : NULL;
+    uint64_t dropped;
+    if (packet->length < 8) {
+        frisbeei_malformed(pool, conn);
+        return;
+    }
+    dropped = (uint64_t)frisbeei_get32((const uint8_t *)packet->data) << 32 | frisbeei_get32((const uint8_t *)packet->data + 4);
+    if (sub && dropped > sub->dropped) sub->dropped = dropped;
+}
+
+// The answer to a confirmed publish ends its call.
+static void frisbeei_published_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    const uint8_t *at = (const uint8_t *)packet->data;
+    frisbee_published published;
+    frisbee_packet reply = *packet;
+    if (packet->length < 13) {
+        frisbeei_malformed(pool, conn);
+        return;
+    }
+    published.subscriptions = frisbeei_get32(at + 1);
+    published.lost = (uint64_t)frisbeei_get32(at + 5) << 32 | frisbeei_get32(at + 9);
+    reply.data = &published;
+    reply.length = sizeof published;
+    if (conn->patterns) conn->patterns->peer_lost = published.lost;
+    if (!conn->calls || !frisbeei_call_reply(pool, conn, &reply, frisbeei_status_result(at[0]))) conn->dropped++;
+}
+
+// The session ends: of the peer's subscriptions nothing remains; ours are asked for again in the next one, if there is one.
+static void frisbeei_subs_end(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_patterns *patterns = conn->patterns;
+    uint32_t i;
+    if (pool->broker) frisbeei_hold_end(pool, conn);
+    for (i = 0; patterns->theirs.slots && i <= patterns->theirs.mask;) {
+        frisbeei_sub *sub = (frisbeei_sub *)patterns->theirs.slots[i].value;
+        if (sub) frisbeei_broker_end(pool, sub);
+        else i++;
+    }
+    frisbeei_map_free(pool, &patterns->theirs);
+    for (i = 0; patterns->mine.slots && i <= patterns->mine.mask;) {
+        frisbeei_sub *sub = (frisbeei_sub *)patterns->mine.slots[i].value;
+        if (sub && sub->ending) {
+            frisbeei_mine_free(pool, sub);
+            continue;
+        }
+        if (sub) sub->dropped = sub->told = 0; // the next session counts anew
+        i++;
+    }
+}
+
+static void frisbeei_subs_drop(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_map *mine = &conn->patterns->mine;
+    uint32_t i;
+    for (i = 0; mine->slots && i <= mine->mask;)
+        if (mine->slots[i].value) frisbeei_mine_free(pool, (frisbeei_sub *)mine->slots[i].value);
+        else i++;
+    frisbeei_map_free(pool, mine);
+}
+
+// Packets of publish and subscribe. False: a PUBLISH that has to wait.
+static bool frisbeei_pubsub_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    frisbeei_sub *sub;
+    switch (packet->from.operation) {
+    case FRISBEEI_SUBSCRIBE: frisbeei_subscribe_input(pool, conn, packet); break;
+    case FRISBEEI_SUBSCRIBED: frisbeei_subscribed_input(pool, conn, packet); break;
+    case FRISBEEI_UNSUBSCRIBE: frisbeei_unsubscribe_input(pool, conn, packet); break;
+    case FRISBEEI_UNSUBSCRIBED:
+        sub = conn->patterns ? (frisbeei_sub *)frisbeei_map_get(pool, &conn->patterns->mine, packet->from.id) : NULL;
+        if (sub && sub->ending) frisbeei_mine_free(pool, sub);
+        else conn->dropped++;
+        break;
+    case FRISBEEI_PUBLISH: return frisbeei_publish_input(pool, conn, packet);
+    case FRISBEEI_MESSAGE: frisbeei_message_input(pool, conn, packet); break;
+    case FRISBEEI_DROPPED: frisbeei_dropped_input(pool, conn, packet); break;
+    default: frisbeei_published_input(pool, conn, packet); break;
+    }
+    return true;
+}
+#else
+static void frisbeei_message_drop(frisbee_pool *pool, frisbeei_message *message) { (void)pool, (void)message; }
+static bool frisbeei_pump(frisbee_pool *pool, frisbeei_conn *conn) {
+    (void)pool, (void)conn;
+    return false;
+}
+static bool frisbeei_broker_busy(const frisbee_pool *pool) {
+    (void)pool;
+    return false;
+}
+static void frisbeei_broker_run(frisbee_pool *pool) { (void)pool; }
+static void frisbeei_broker_free(frisbee_pool *pool) { (void)pool; }
+static frisbee_result frisbeei_broker_new(frisbee_pool *pool) { return pool->desc.broker ? FRISBEE_UNSUPPORTED : FRISBEE_OK; }
+static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn) {
+    (void)pool, (void)conn;
+    return true;
+}
+static void frisbeei_subs_end(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
+static void frisbeei_subs_drop(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
+static bool frisbeei_pubsub_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    (void)pool, (void)packet, conn->dropped++;
+    return true;
+}
+#endif
+
+// The end of a session, for its streams and subscriptions.
+static void frisbeei_patterns_end(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) {
+    if (!conn->patterns) return;
+    frisbeei_streams_end(pool, conn, reason);
+    frisbeei_subs_end(pool, conn);
+}
+
+static void frisbeei_patterns_drop(frisbee_pool *pool, frisbeei_conn *conn) {
+    if (!conn->patterns) return;
+    frisbeei_subs_drop(pool, conn);
+    frisbeei_heap_give(pool, conn->patterns, sizeof *conn->patterns);
+    conn->patterns = NULL;
+}
+
 // >>dispatch: whole packets to those who take them
 
 static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn) {
     conn->pinged = pool->tick;
     if (conn->flags & FRISBEEI_PING_QUEUED || !frisbeei_queue_control(pool, conn, FRISBEEI_PING)) return;
     conn->flags |= FRISBEEI_PING_QUEUED;
+    if (conn->patterns) conn->patterns->pings++;
     if (conn->pings == 0) conn->ping_us = (uint32_t)pool->now; // PONGs come in order: the next one answers the first PING
     conn->pings = 1;
 }
 
 // Frisbee's own operations, and ours.
 static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
+    if (conn->patterns) frisbeei_streams_heard(pool, conn, operation);
     switch (operation) {
     case FRISBEEI_PING: // at most one answer waits: a flood of PINGs is not amplified
         if (conn->flags & (FRISBEEI_PONG_QUEUED | FRISBEEI_FINISH) || frisbeei_handing(conn)) break;
@@ -2932,6 +5314,23 @@ static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *co
     }
 }
 
+// A packet that is not the user's. False: it has to wait, and stays where it is.
+static bool frisbeei_own(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    const uint32_t operation = packet->from.operation;
+    if (operation != FRISBEEI_STREAM && (operation < FRISBEEI_HELLO || operation > FRISBEEI_PUBLISHED)) {
+        frisbeei_control(pool, conn, operation);
+        return true;
+    }
+    conn->used = pool->tick;
+    if (operation >= FRISBEEI_SUBSCRIBE && !frisbeei_pubsub_input(pool, conn, packet)) return false;
+    conn->packets_in++;
+    if (operation == FRISBEEI_STREAM) frisbeei_stream_input(pool, conn, packet);
+    else if (operation == FRISBEEI_HELLO) frisbeei_hello_input(pool, conn, packet);
+    else if (operation == FRISBEEI_CREDIT) frisbeei_credit_input(pool, conn, packet);
+    else if (operation < FRISBEEI_SUBSCRIBE) conn->dropped++;
+    return true;
+}
+
 static const frisbee_route *frisbeei_route_find(frisbeei_profile *profile, uint32_t operation) {
     const frisbee_route *routes = profile->desc.routes;
     size_t low = 0, high = profile->desc.route_count;
@@ -2956,7 +5355,7 @@ static frisbeei_on *frisbeei_on_find(const frisbee_pool *pool, uint32_t operatio
 static inline void frisbeei_deliver(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     frisbee_handler handler = NULL;
     void *user = NULL;
-    if (conn->calls && conn->calls->live + conn->calls->lost > 0 && frisbeei_call_reply(pool, conn, packet)) return;
+    if (conn->calls && conn->calls->live + conn->calls->lost > 0 && frisbeei_call_reply(pool, conn, packet, FRISBEE_OK)) return;
     if (conn->profile->desc.routes) {
         const frisbee_route *route = frisbeei_route_find(conn->profile, packet->from.operation);
         if (route) {
@@ -3018,17 +5417,20 @@ static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const u
         }
         if (size - at - header < length) break;
         at += header + length;
+        packet.from.id = (uint16_t)frisbeei_get16(fields);
+        packet.from.operation = (uint16_t)operation;
+        packet.conn_user = conn->user;
+        packet.data = fields + 8;
+        packet.length = length;
         if (FRISBEEI_LIKELY(operation >= FRISBEEI_FIRST_OPERATION && operation <= FRISBEEI_LAST_OPERATION)) {
             conn->packets_in++;
             conn->used = pool->tick;
-            packet.from.id = (uint16_t)frisbeei_get16(fields);
-            packet.from.operation = (uint16_t)operation;
-            packet.conn_user = conn->user;
-            packet.data = fields + 8;
-            packet.length = length;
             frisbeei_deliver(pool, conn, &packet);
-            if (budgeted && frisbeei_budget_spent(pool, conn)) pool->stop = true;
-        } else frisbeei_control(pool, conn, operation);
+        } else if (!frisbeei_own(pool, conn, &packet)) {
+            at -= header + length;
+            break;
+        }
+        if (budgeted && operation > FRISBEEI_PONG && frisbeei_budget_spent(pool, conn)) pool->stop = true;
         if (pool->stop) break;
     }
     return at;
@@ -3037,7 +5439,7 @@ static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const u
 // May packets be handed out now?
 static bool frisbeei_goes_on(const frisbee_pool *pool, const frisbeei_conn *conn) {
     if (conn->state != FRISBEEI_OPEN || pool->spent || pool->ending) return false;
-    if (conn->flags & (FRISBEEI_PAUSED | FRISBEEI_REPLIES_FULL | FRISBEEI_FENCED)) return false;
+    if (conn->flags & (FRISBEEI_UNREAD | FRISBEEI_FENCED)) return false;
     return !conn->extra || (!conn->extra->raw && !conn->extra->protocol);
 }
 
@@ -3218,6 +5620,14 @@ static void frisbeei_begin_close(frisbee_pool *pool, frisbeei_conn *conn, frisbe
 
 static uint32_t frisbeei_deferred_count(const frisbeei_conn *conn) { return conn->deferred ? conn->deferred->count : 0; }
 
+// A peer that has ended, and got and gave everything, is let go, unless on_end decides that.
+static void frisbeei_ended_done(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbee_events *events = conn->profile->desc.events;
+    if (!(conn->flags & FRISBEEI_END_TOLD) || conn->state != FRISBEEI_OPEN || !frisbeei_is_packets(conn) || frisbeei_handing(conn)) return;
+    if (frisbeei_deferred_count(conn) || (conn->patterns && conn->patterns->kept) || (events && events->on_end)) return;
+    frisbeei_begin_close(pool, conn, FRISBEE_CLOSED);
+}
+
 // The peer's end was read, and everything before it handed out.
 static void frisbeei_tell_end(frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbee_events *events = conn->profile->desc.events;
@@ -3239,7 +5649,7 @@ static void frisbeei_tell_end(frisbee_pool *pool, frisbeei_conn *conn) {
         else frisbeei_begin_close(pool, conn, FRISBEE_CLOSED);
     } else {
         if (events && events->on_end) events->on_end(pool, frisbeei_handle(conn), conn->user);
-        else if (!frisbeei_deferred_count(conn)) frisbeei_begin_close(pool, conn, FRISBEE_CLOSED);
+        else frisbeei_ended_done(pool, conn);
         frisbeei_calls_end_all(pool, conn); // no reply can come any more
     }
     if (conn->flags & FRISBEEI_FINISHED) frisbeei_begin_close(pool, conn, FRISBEE_CLOSED); // both directions have ended
@@ -3350,6 +5760,8 @@ static void frisbeei_swap_protocol(frisbee_pool *pool, frisbeei_conn *conn, cons
     } else {
         conn->heard = pool->tick;
         frisbeei_timer_in(pool, conn, 0); // heartbeats count again
+        if (!frisbeei_streams_begin(pool, conn)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        else if (conn->profile->desc.streams && !(conn->flags & FRISBEEI_ACCEPTED)) frisbeei_ping(pool, conn);
     }
     if (conn->in_size) conn->flags |= FRISBEEI_STASHED;
     frisbeei_interest(pool, conn);
@@ -3364,6 +5776,10 @@ static void frisbeei_hand_done(frisbee_pool *pool, frisbeei_conn *conn) {
         return;
     }
     frisbeei_calls_end_all(pool, conn);
+    if (conn->patterns) {
+        frisbeei_patterns_end(pool, conn, FRISBEE_HIJACKED);
+        frisbeei_subs_drop(pool, conn);
+    }
     if (conn->state != FRISBEEI_OPEN) return;
     frisbeei_swap_protocol(pool, conn, extra->upgrade_to);
     frisbeei_resume(pool, conn); // what was read behind the last packet, in this turn
@@ -3486,6 +5902,7 @@ static void frisbeei_announce(frisbee_pool *pool, frisbeei_conn *conn) {
     const bool first = !(conn->flags & FRISBEEI_OPENED);
     conn->state = FRISBEEI_OPEN;
     conn->deadline = FRISBEEI_NO_TIME;
+    if (first && conn->flags & FRISBEEI_EVER_OPENED && !frisbeei_streams_begin(pool, conn)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
     conn->flags |= FRISBEEI_OPENED | FRISBEEI_EVER_OPENED;
     conn->heard = conn->used = conn->pinged = pool->tick;
     frisbeei_timer_in(pool, conn, 0); // the timer finds out what is to be watched
@@ -3493,6 +5910,7 @@ static void frisbeei_announce(frisbee_pool *pool, frisbeei_conn *conn) {
         conn->sessions++;
         if (conn->extra) conn->extra->retries = 0;
         if (frisbeei_is_packets(conn) && !(conn->flags & FRISBEEI_ACCEPTED)) frisbeei_ping(pool, conn); // so that the peer learns the wire
+        if (!frisbeei_subs_begin(pool, conn)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
         FRISBEEI_LOG(pool, FRISBEE_LOG_INFO, "connection open", "");
         if (desc->events && desc->events->on_open) desc->events->on_open(pool, frisbeei_handle(conn), conn->user);
         if (conn->state == FRISBEEI_OPEN && conn->extra && conn->extra->protocol && !conn->extra->started && !conn->extra->hand)
@@ -3627,6 +6045,7 @@ static void frisbeei_total_add(frisbee_stats *total, const frisbeei_conn *conn) 
     total->calls += conn->calls ? conn->calls->live : 0;
     total->lost_ids += conn->calls ? conn->calls->lost : 0;
     total->deferred += frisbeei_deferred_count(conn);
+    total->streams += conn->patterns ? conn->patterns->live : 0;
 }
 
 static void frisbeei_listeners_resume(frisbee_pool *pool, bool tired);
@@ -3653,7 +6072,10 @@ static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
     frisbee_span unsent = {NULL, 0};
     uint8_t *copy = NULL;
     frisbeei_timer_clear(pool, conn);
-    if (!keep_queue) frisbeei_calls_end_all(pool, conn);
+    if (!keep_queue) {
+        frisbeei_calls_end_all(pool, conn);
+        frisbeei_patterns_end(pool, conn, (frisbee_result)conn->reason);
+    }
     if (conn->flags & FRISBEEI_HANDED_OVER && !frisbeei_unsent(pool, conn, &unsent, &copy)) {
         conn->flags &= ~(uint32_t)FRISBEEI_HANDED_OVER; // no memory to hand over with: it is closed after all
         conn->reason = FRISBEE_NO_MEMORY;
@@ -3697,6 +6119,7 @@ static void frisbeei_close_session(frisbee_pool *pool, frisbeei_conn *conn) {
     }
     frisbeei_session_drop(pool, conn, false);
     frisbeei_total_add(&pool->total, conn);
+    frisbeei_patterns_drop(pool, conn);
     frisbeei_extra_drop(pool, conn);
     frisbeei_timer_clear(pool, conn);
     frisbeei_dirty_remove(pool, conn);
@@ -3725,6 +6148,7 @@ static void frisbeei_run_work(frisbee_pool *pool) {
         if (bits & FRISBEEI_WORK_INPUT && pool->input_later) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
         else if (bits & FRISBEEI_WORK_INPUT && conn->state != FRISBEEI_CLOSED) frisbeei_resume(pool, conn);
         if (bits & FRISBEEI_WORK_SWEEP && conn->state != FRISBEEI_CLOSED) frisbeei_calls_sweep(pool, conn);
+        if (bits & FRISBEEI_WORK_STREAMS && conn->state == FRISBEEI_OPEN) frisbeei_streams_run(pool, conn);
         if (bits & FRISBEEI_WORK_HAND) frisbeei_hand_step(pool, conn, false);
         if (bits & FRISBEEI_WORK_WRITABLE && conn->state == FRISBEEI_OPEN && conn->profile->desc.events->on_writable)
             conn->profile->desc.events->on_writable(pool, frisbeei_handle(conn), conn->user);
@@ -4041,6 +6465,11 @@ static void frisbeei_accept_one(frisbee_pool *pool, frisbeei_listener *listener,
         return;
     }
     if (conn->extra) conn->extra->protocol = conn->profile->desc.protocol;
+    if (!frisbeei_streams_begin(pool, conn)) {
+        conn->state = FRISBEEI_OPENING;
+        frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        return;
+    }
     frisbeei_open_session(pool, conn);
 }
 
@@ -4375,7 +6804,7 @@ static frisbeei_conn *frisbeei_each(const frisbee_pool *pool, uint32_t *index) {
 // How long the poller may wait: 0 if anything is left to do, otherwise until the next timer, and at most `timeout_ms`.
 static int32_t frisbeei_wait_ms(const frisbee_pool *pool, int32_t timeout_ms) {
     int64_t at = FRISBEEI_NO_TIME, ms;
-    if (pool->work_head || pool->dirty_head || pool->released || pool->spent || pool->ending) return 0;
+    if (pool->work_head || pool->dirty_head || pool->released || pool->spent || pool->ending || frisbeei_broker_busy(pool)) return 0;
     if (pool->remote && FRISBEEI_LOAD(&pool->remote->tasks)) return 0;
     if (pool->timer_count) at = frisbeei_at(pool, pool->timers[0])->timer_at;
     if (pool->accept_at && pool->accept_at < at) at = pool->accept_at;
@@ -4429,7 +6858,9 @@ static void frisbeei_run_shutdown(frisbee_pool *pool) {
     const bool late = pool->turn_now >= pool->shut_at;
     if (pool->shut != 1) return;
     while ((conn = frisbeei_each(pool, &index)) != NULL) {
-        const bool quiet = conn->queued == 0 && !frisbeei_deferred_count(conn) && (!conn->calls || conn->calls->live == 0) && !frisbeei_handing(conn);
+        const bool talks = conn->patterns && (conn->patterns->live || conn->patterns->waiting.first);
+        const bool quiet = conn->queued == 0 && !talks && !frisbeei_deferred_count(conn) && (!conn->calls || conn->calls->live == 0) &&
+                           !frisbeei_handing(conn);
         conn->flags |= FRISBEEI_NO_RETRY;
         if (late) frisbeei_fail(pool, conn, FRISBEE_OK, 0);
         else if (quiet || conn->state == FRISBEEI_WAITING) frisbeei_begin_close(pool, conn, FRISBEE_OK);
@@ -4441,9 +6872,10 @@ static void frisbeei_run_shutdown(frisbee_pool *pool) {
 static bool frisbeei_settle(frisbee_pool *pool) {
     bool acted;
     frisbeei_flush_all(pool);
-    acted = pool->released || pool->work_head;
+    acted = pool->released || pool->work_head || frisbeei_broker_busy(pool);
     frisbeei_run_releases(pool);
     if (!pool->ending) frisbeei_run_work(pool);
+    if (!pool->ending && pool->broker) frisbeei_broker_run(pool);
     return acted;
 }
 
@@ -4551,7 +6983,7 @@ FRISBEE_API int frisbee_system_error(frisbee_pool *pool) { return pool ? pool->s
     (sizeof(frisbeei_conn) + 2 * sizeof(frisbeei_profile) + sizeof(frisbeei_listener) + sizeof(frisbeei_extra) + sizeof(frisbee_transport) +       \
      (FRISBEEI_FIXED_BORROWED + 1) * sizeof(frisbeei_chunk) + sizeof(frisbeei_calls) + sizeof(frisbeei_deferred) + 4 * sizeof(frisbeei_call) +     \
      4 * sizeof(uint64_t) + FRISBEEI_CONTROL_ROOM + 64 + 96 + 16 * 16)
-typedef char frisbeei_assert_conn_bytes[FRISBEEI_FIXED_PER_CONN <= 1104 + 128 * sizeof(void *) ? 1 : -1];
+typedef char frisbeei_assert_conn_bytes[FRISBEEI_FIXED_PER_CONN <= 1168 + 136 * sizeof(void *) ? 1 : -1];
 typedef char frisbeei_assert_pool_bytes[sizeof(frisbee_pool) + FRISBEEI_FIXED_HANDLERS * sizeof(frisbeei_on) + sizeof(frisbee_remote) +
                                                 2 * (sizeof(frisbeei_listener) + sizeof(frisbeei_profile)) + 256 <=
                                             1728 + 224 * sizeof(void *)
@@ -4584,6 +7016,19 @@ static frisbee_result frisbeei_pool_desc_check(frisbee_pool_desc *desc) {
     return FRISBEE_OK;
 }
 
+// A fixed block's limits take their part; what is beyond is for streams and subscriptions.
+static void frisbeei_holes_init(frisbee_pool *pool) {
+    const frisbee_pool_desc *desc = &pool->desc;
+    uint8_t *end = (uint8_t *)desc->memory + desc->memory_size;
+    uint8_t *limits = (uint8_t *)desc->memory + FRISBEE_POOL_BYTES(desc->max_conns, desc->max_calls, desc->max_packet, desc->queue_limit);
+    limits = (uint8_t *)(((uintptr_t)limits + 15u) & ~(uintptr_t)15u);
+    pool->block_end = limits < end ? limits : end;
+    if (limits >= end || (size_t)(end - limits) < 64) return;
+    pool->holes = (frisbeei_hole *)(void *)limits;
+    pool->holes->size = (size_t)(end - limits) & ~(size_t)15u;
+    pool->holes->next = NULL;
+}
+
 FRISBEE_API frisbee_result frisbee_pool_create(const frisbee_pool_desc *given, frisbee_pool **out) {
     frisbee_pool_desc desc;
     frisbee_pool *pool;
@@ -4604,7 +7049,7 @@ FRISBEE_API frisbee_result frisbee_pool_create(const frisbee_pool_desc *given, f
     if (desc.memory) {
         pool->fixed = true;
         pool->block_next = (uint8_t *)pool + frisbeei_rounded(sizeof *pool);
-        pool->block_end = (uint8_t *)desc.memory + desc.memory_size;
+        frisbeei_holes_init(pool);
     }
     pool->chunk_bytes = desc.memory ? desc.queue_limit + FRISBEEI_CONTROL_ROOM : FRISBEE_CHUNK - sizeof(frisbeei_chunk);
     pool->clock_last = frisbeei_clock_read(pool);
@@ -4613,6 +7058,8 @@ FRISBEE_API frisbee_result frisbee_pool_create(const frisbee_pool_desc *given, f
     pool->budget_end = FRISBEEI_NO_TIME;
     pool->random = FRISBEE_SYS_SEED(pool);
     pool->generation = (uint32_t)frisbeei_random(pool);
+    pool->hash_key[0] = frisbeei_random(pool);
+    pool->hash_key[1] = frisbeei_random(pool);
 #if FRISBEEI_SOCKETS
     pool->pid = (long)FRISBEE_SYS_GETPID();
     pool->wake.fd = -1;
@@ -4623,6 +7070,7 @@ FRISBEE_API frisbee_result frisbee_pool_create(const frisbee_pool_desc *given, f
 #endif
     pool->read_buffer = (uint8_t *)frisbeei_allocate(pool, desc.read_buffer);
     if (result == FRISBEE_OK && !pool->read_buffer) result = FRISBEE_NO_MEMORY;
+    if (result == FRISBEE_OK) result = frisbeei_broker_new(pool);
     if (result != FRISBEE_OK) {
         frisbeei_pool_free(pool);
         return result;
@@ -4652,6 +7100,7 @@ static void frisbeei_pool_free(frisbee_pool *pool) {
     for (i = 0; i < pool->listener_count; i++)
         if (pool->listeners[i]) frisbeei_listener_free(pool, i);
     (void)frisbeei_run_tasks(pool, true);
+    frisbeei_broker_free(pool);
 #if FRISBEEI_SOCKETS
     frisbeei_poller_remove(pool, &pool->wake);
     frisbeei_poller_close(pool);
@@ -4790,6 +7239,9 @@ static frisbee_result frisbeei_profile_fill(const frisbee_pool *pool, frisbee_co
     if (cap->max_calls && desc->max_calls > cap->max_calls) desc->max_calls = cap->max_calls;
     if (!desc->max_deferred) desc->max_deferred = 1024;
     if (pool->fixed && desc->max_deferred > cap->max_calls) desc->max_deferred = cap->max_calls;
+    if (!desc->max_streams) desc->max_streams = 1024;
+    if (!desc->stream_window) desc->stream_window = 256u << 10;
+    if (desc->stream_window > 1u << 30) desc->stream_window = 1u << 30;
     if (!desc->max_conns) desc->max_conns = 10000;
     if (!desc->backlog) desc->backlog = 511;
     return FRISBEE_OK;
@@ -4813,6 +7265,9 @@ static frisbee_result frisbeei_profile_new(frisbee_pool *pool, const frisbee_con
 // Undoes frisbeei_conn_new when a later step failed.
 static frisbee_result frisbeei_conn_undo(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result result) {
     frisbeei_in_drop(pool, conn);
+    frisbeei_queue_drop(pool, conn);
+    frisbeei_dirty_remove(pool, conn);
+    frisbeei_patterns_drop(pool, conn);
     if (conn->io) frisbeei_give_back(pool, conn->io, sizeof *conn->io);
     frisbeei_extra_drop(pool, conn);
     frisbeei_profile_release(pool, conn->profile);
@@ -4846,6 +7301,7 @@ static frisbee_result frisbeei_conn_new(frisbee_pool *pool, const frisbee_conn_d
         if (result != FRISBEE_OK) return frisbeei_conn_undo(pool, conn, result);
         conn->extra->protocol = profile->desc.protocol;
     }
+    if (!frisbeei_streams_begin(pool, conn)) return frisbeei_conn_undo(pool, conn, FRISBEE_NO_MEMORY);
     *out = conn;
     return FRISBEE_OK;
 }
@@ -5269,20 +7725,15 @@ FRISBEE_API size_t frisbee_queued(frisbee_pool *pool, frisbee_conn handle) {
     return conn ? conn->queued : 0;
 }
 
-FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, const void *data, size_t length,
-                                        const frisbee_call_desc *desc, frisbee_call_id *out) {
-    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+// A call whose packet may be sent: `operation` goes out, `answer` is what its reply has.
+static inline frisbee_result frisbeei_call_start(frisbee_pool *pool, frisbeei_conn *conn, uint16_t operation, uint16_t answer, const void *data,
+                                                 size_t length, const frisbee_call_desc *desc, frisbee_call_id *out) {
     frisbeei_call *call;
     frisbee_result result;
     frisbee_span span;
     uint64_t offset;
     uint16_t id = 0;
     int32_t timeout_ms = desc ? desc->timeout_ms : 0;
-    if (out) out->id = 0;
-    if (!pool || (length && !data) || timeout_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
-    if (!conn) return FRISBEE_CLOSED;
-    result = frisbeei_may_send_packet(pool, conn, operation, length);
-    if (result != FRISBEE_OK) return result;
     if (conn->flags & FRISBEEI_ENDED || pool->shut) return FRISBEE_CLOSED;
     if (conn->calls && conn->calls->live >= conn->profile->desc.max_calls) return FRISBEE_EXHAUSTED;
     frisbeei_clock_outside(pool);
@@ -5300,7 +7751,7 @@ FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle,
     call->offset = offset;
     call->serial = pool->serial = (pool->serial + 1) & 0xFFFFFF;
     call->id = id;
-    call->operation = operation;
+    call->operation = answer;
     call->state = FRISBEEI_CALL_LIVE;
     if (timeout_ms == 0) timeout_ms = conn->profile->desc.call_ms;
     if (timeout_ms > FRISBEEI_LONGEST_MS) timeout_ms = FRISBEEI_LONGEST_MS;
@@ -5314,6 +7765,18 @@ FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle,
     }
     if (out) *out = frisbeei_call_handle(conn, call);
     return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_call(frisbee_pool *pool, frisbee_conn handle, uint16_t operation, const void *data, size_t length,
+                                        const frisbee_call_desc *desc, frisbee_call_id *out) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbee_result result;
+    if (out) out->id = 0;
+    if (!pool || (length && !data) || (desc && desc->timeout_ms < FRISBEE_NEVER)) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    result = frisbeei_may_send_packet(pool, conn, operation, length);
+    if (result != FRISBEE_OK) return result;
+    return frisbeei_call_start(pool, conn, operation, operation, data, length, desc, out);
 }
 
 FRISBEE_API frisbee_result frisbee_cancel(frisbee_pool *pool, frisbee_call_id handle) {
@@ -5456,8 +7919,7 @@ static void frisbeei_reply_done(frisbee_pool *pool, frisbeei_conn *conn, uint32_
         return;
     }
     frisbeei_deferred_remove(conn->deferred, place);
-    if (conn->flags & FRISBEEI_END_TOLD && conn->deferred->count == 0 && !(conn->profile->desc.events && conn->profile->desc.events->on_end))
-        frisbeei_begin_close(pool, conn, FRISBEE_CLOSED); // the last reply that an ended peer waited for
+    frisbeei_ended_done(pool, conn); // it may be the last reply that an ended peer waited for
 }
 
 FRISBEE_API frisbee_result frisbee_reply(frisbee_pool *pool, const frisbee_origin *origin, const void *data, size_t length) {
@@ -5511,6 +7973,379 @@ FRISBEE_API frisbee_result frisbee_upgrade(frisbee_pool *pool, frisbee_conn hand
     return result;
 }
 
+// >>public publish and subscribe
+
+#if FRISBEEI_PUBSUB
+static frisbee_result frisbeei_subscribe_local(frisbee_pool *pool, const frisbeei_wanted *wanted, frisbeei_sub **out) {
+    if (!pool->broker || wanted->slow == FRISBEE_SLOW_CLOSE) return FRISBEE_INVALID;
+    return frisbeei_broker_add(pool, NULL, wanted, out);
+}
+
+static frisbee_result frisbeei_subscribe_there(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_wanted *wanted, bool retained,
+                                               frisbeei_sub **out) {
+    const frisbee_result result = frisbeei_may_send(pool, conn);
+    frisbeei_map *mine;
+    frisbeei_sub *sub;
+    if (result != FRISBEE_OK && result != FRISBEE_NOT_SENT) return result;
+    if (!frisbeei_is_packets(conn)) return FRISBEE_INVALID;
+    if (!frisbeei_patterns_need(pool, conn)) return FRISBEE_NO_MEMORY;
+    mine = &conn->patterns->mine;
+    if (mine->count == 65535) return FRISBEE_EXHAUSTED;
+    while (conn->patterns->next_sub == 0 || frisbeei_map_get(pool, mine, conn->patterns->next_sub)) conn->patterns->next_sub++;
+    sub = frisbeei_sub_new(pool, conn, &wanted->topic, wanted->group, wanted->group_length);
+    if (!sub) return FRISBEE_NO_MEMORY;
+    sub->number = conn->patterns->next_sub;
+    sub->slow = wanted->slow;
+    sub->limit = wanted->limit;
+    sub->retained = retained;
+    if (!frisbeei_map_put(pool, mine, sub->number, sub)) {
+        frisbeei_sub_free(pool, sub);
+        return FRISBEE_NO_MEMORY;
+    }
+    if (conn->state == FRISBEEI_OPEN && conn->flags & FRISBEEI_OPENED) { // else it is asked for when the session opens
+        const bool full = frisbeei_over(pool, conn, conn->header + 8u + sub->topic_length + sub->group_length, false);
+        if (full || !frisbeei_subscribe_send(pool, sub)) {
+            frisbeei_mine_free(pool, sub);
+            return full || pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+        }
+    }
+    conn->patterns->next_sub++;
+    *out = sub;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn handle, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *out) {
+    frisbeei_conn *conn = pool && handle.id ? frisbeei_find(pool, handle.id) : NULL;
+    frisbeei_wanted wanted;
+    frisbeei_sub *sub = NULL;
+    frisbee_result result;
+    if (out) out->id = 0;
+    if (!pool || !topic || !desc || !desc->on_message || (unsigned)desc->slow > (unsigned)FRISBEE_SLOW_BLOCK) return FRISBEE_INVALID;
+    if (handle.id && !conn) return FRISBEE_CLOSED;
+    if (pool->ending) return FRISBEE_CLOSED;
+    wanted.group = desc->group ? desc->group : "";
+    wanted.group_length = strlen(wanted.group);
+    wanted.slow = (uint8_t)desc->slow;
+    wanted.limit = desc->limit;
+    wanted.number = 0;
+    if (!frisbeei_topic_parse(topic, strlen(topic), true, &wanted.topic)) return FRISBEE_INVALID;
+    if (desc->group && (wanted.group_length == 0 || !frisbeei_group_valid(wanted.group, wanted.group_length))) return FRISBEE_INVALID;
+    frisbeei_clock_outside(pool);
+    result = conn ? frisbeei_subscribe_there(pool, conn, &wanted, desc->retained, &sub) : frisbeei_subscribe_local(pool, &wanted, &sub);
+    if (result != FRISBEE_OK) return result;
+    sub->on_message = desc->on_message;
+    sub->on_result = desc->on_result;
+    sub->user = desc->user;
+    if (!conn && desc->retained) frisbeei_retained_match(pool, &pool->broker->topics, &wanted.topic, 0, sub);
+    if (out) *out = frisbeei_sub_handle(sub);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub handle) {
+    frisbeei_sub *sub = pool ? frisbeei_sub_find(pool, handle) : NULL;
+    const uint8_t refused = FRISBEEI_STATUS_REFUSED;
+    frisbeei_conn *conn;
+    if (!pool) return FRISBEE_INVALID;
+    if (!sub) return FRISBEE_CLOSED;
+    conn = sub->conn;
+    frisbeei_clock_outside(pool);
+    if (sub->list) { // at our broker
+        if (conn && frisbeei_may_deliver(conn) && !frisbeei_queue_own(pool, conn, FRISBEEI_SUBSCRIBED, sub->number, &refused, 1, false))
+            return FRISBEE_NO_MEMORY;
+        frisbeei_broker_remove(pool, sub);
+        frisbeei_sub_free(pool, sub);
+        return FRISBEE_OK;
+    }
+    if (!frisbeei_may_deliver(conn)) {
+        frisbeei_mine_free(pool, sub);
+        return FRISBEE_OK;
+    }
+    if (!frisbeei_queue_own(pool, conn, FRISBEEI_UNSUBSCRIBE, sub->number, NULL, 0, false)) return FRISBEE_NO_MEMORY;
+    frisbeei_sub_forget(pool, sub);
+    sub->ending = true; // its id is free again when the broker has answered
+    return FRISBEE_OK;
+}
+
+static frisbee_result frisbeei_publish_local(frisbee_pool *pool, const frisbeei_topic *topic, const void *data, size_t length, bool retain) {
+    frisbeei_publication publication;
+    frisbee_result result;
+    uint32_t copies;
+    uint8_t *at;
+    if (!pool->broker) return FRISBEE_INVALID;
+    if (length > FRISBEEI_LONGEST_QUEUE) return FRISBEE_TOO_LARGE;
+    publication.topic = *topic;
+    publication.length = 2 + topic->length + length;
+    publication.publisher = 0;
+    publication.shared = frisbeei_message_new(pool, publication.length, 0);
+    if (!publication.shared) return FRISBEE_NO_MEMORY;
+    at = frisbeei_message_bytes(publication.shared);
+    publication.payload = at;
+    at[0] = retain;
+    at[1] = (uint8_t)topic->length;
+    memcpy(at + 2, topic->text, topic->length);
+    if (length) memcpy(at + 2 + topic->length, data, length);
+    publication.shared->hash = frisbeei_hash(pool, 0, topic->text, topic->length);
+    result = frisbeei_publish(pool, &publication, &copies);
+    if (result != FRISBEE_AGAIN) return FRISBEE_OK;
+    frisbeei_message_drop(pool, publication.shared);
+    pool->broker->refused = true;
+    return FRISBEE_AGAIN;
+}
+
+static frisbee_result frisbeei_publish_there(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_topic *topic, const void *data, size_t length,
+                                             const frisbee_publish_desc *desc) {
+    const size_t prefix = 2 + topic->length;
+    frisbee_result result;
+    frisbee_call_desc call;
+    uint8_t *at;
+    if (length > (size_t)-1 - prefix) return FRISBEE_TOO_LARGE;
+    result = frisbeei_may_send_packet(pool, conn, FRISBEEI_FIRST_OPERATION, prefix + length);
+    if (result != FRISBEE_OK) return result;
+    if (frisbeei_over(pool, conn, conn->header + prefix + length, false)) return frisbeei_full(conn);
+    at = frisbeei_room(pool, conn, conn->header + prefix + length); // it is put together in the queue itself
+    if (!at) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+    frisbeei_dirty(pool, conn);
+    at += conn->header;
+    if (length) memmove(at + prefix, data, length); // first: it may lie in room that frisbee_reserve lent
+    at[0] = desc && desc->retain;
+    at[1] = (uint8_t)topic->length;
+    memcpy(at + 2, topic->text, topic->length);
+    if (!desc || !desc->on_reply) return frisbeei_queue_copy(pool, conn, FRISBEEI_PUBLISH, 0, at, prefix + length, false);
+    memset(&call, 0, sizeof call);
+    call.timeout_ms = desc->timeout_ms;
+    call.on_reply = desc->on_reply;
+    call.user = desc->user;
+    return frisbeei_call_start(pool, conn, FRISBEEI_PUBLISH, FRISBEEI_PUBLISHED, at, prefix + length, &call, NULL);
+}
+
+FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn handle, const char *topic, const void *data, size_t length,
+                                           const frisbee_publish_desc *desc) {
+    frisbeei_conn *conn = pool && handle.id ? frisbeei_find(pool, handle.id) : NULL;
+    frisbeei_topic parsed;
+    if (!pool || !topic || (length && !data) || (desc && desc->timeout_ms < FRISBEE_NEVER)) return FRISBEE_INVALID;
+    if (!frisbeei_topic_parse(topic, strlen(topic), false, &parsed)) return FRISBEE_INVALID;
+    if (pool->ending || (handle.id && !conn)) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    if (conn) return frisbeei_publish_there(pool, conn, &parsed, data, length, desc);
+    if (desc && desc->on_reply) return FRISBEE_INVALID;
+    return frisbeei_publish_local(pool, &parsed, data, length, desc && desc->retain);
+}
+
+FRISBEE_API frisbee_result frisbee_sub_next(frisbee_pool *pool, frisbee_sub *at, frisbee_sub_info *info) {
+    uint32_t index;
+    if (!pool || !at) return FRISBEE_INVALID;
+    for (index = (uint32_t)at->id; index < pool->sub_count; index++) {
+        const frisbeei_sub *sub = pool->subs[index].sub;
+        if (!sub || !sub->list) continue;
+        *at = frisbeei_sub_handle(sub);
+        if (info) frisbeei_sub_info(sub, info);
+        return FRISBEE_OK;
+    }
+    return FRISBEE_CLOSED;
+}
+
+FRISBEE_API frisbee_result frisbee_sub_describe(frisbee_pool *pool, frisbee_sub handle, frisbee_sub_info *info) {
+    const frisbeei_sub *sub = pool ? frisbeei_sub_find(pool, handle) : NULL;
+    if (!pool || !info) return FRISBEE_INVALID;
+    if (!sub) return FRISBEE_CLOSED;
+    if (!sub->list) return FRISBEE_INVALID;
+    frisbeei_sub_info(sub, info);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_topic_count(frisbee_pool *pool, const char *topic, uint32_t *count) {
+    frisbeei_topic parsed;
+    uint32_t i;
+    if (!pool || !pool->broker || !topic || !count || !frisbeei_topic_parse(topic, strlen(topic), false, &parsed)) return FRISBEE_INVALID;
+    frisbeei_match(pool, &parsed);
+    *count = 0;
+    for (i = 0; i < pool->broker->matched_count; i++) *count += pool->broker->matched[i]->group ? 1 : pool->broker->matched[i]->count;
+    return FRISBEE_OK;
+}
+#else
+FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn handle, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *out) {
+    (void)pool, (void)handle, (void)topic, (void)desc, (void)out;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub handle) {
+    (void)pool, (void)handle;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn handle, const char *topic, const void *data, size_t length,
+                                           const frisbee_publish_desc *desc) {
+    (void)pool, (void)handle, (void)topic, (void)data, (void)length, (void)desc;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_sub_next(frisbee_pool *pool, frisbee_sub *at, frisbee_sub_info *info) {
+    (void)pool, (void)at, (void)info;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_sub_describe(frisbee_pool *pool, frisbee_sub handle, frisbee_sub_info *info) {
+    (void)pool, (void)handle, (void)info;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_topic_count(frisbee_pool *pool, const char *topic, uint32_t *count) {
+    (void)pool, (void)topic, (void)count;
+    return FRISBEE_UNSUPPORTED;
+}
+#endif
+
+// >>public streams
+
+#if FRISBEEI_STREAMS
+FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn handle, const frisbee_stream_events *events, void *user,
+                                               frisbee_stream *out) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbeei_patterns *patterns;
+    frisbeei_stream *stream;
+    uint16_t first, last;
+    frisbee_result result;
+    if (out) out->id = 0;
+    if (!pool || !out) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    result = frisbeei_may_send(pool, conn);
+    if (result != FRISBEE_OK) return result;
+    if (!conn->profile->desc.streams || !frisbeei_is_packets(conn)) return FRISBEE_INVALID;
+    if (conn->state != FRISBEEI_OPEN) return FRISBEE_NOT_SENT;
+    if (conn->flags & FRISBEEI_ENDED || pool->shut) return FRISBEE_CLOSED;
+    patterns = conn->patterns;
+    if (!patterns || !patterns->begun) return FRISBEE_NO_MEMORY;
+    if (patterns->peer == FRISBEEI_PEER_FRISBEE && patterns->peer_window == 0) return FRISBEE_REFUSED;
+    first = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_STREAM + 1 : 1;
+    last = conn->flags & FRISBEEI_ACCEPTED ? 65535 : FRISBEEI_LAST_CONNECTOR_STREAM;
+    if (patterns->live >= conn->profile->desc.max_streams || patterns->streams.count >= FRISBEEI_LAST_CONNECTOR_STREAM) return FRISBEE_EXHAUSTED;
+    while (frisbeei_map_get(pool, &patterns->streams, patterns->next_stream))
+        patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1);
+    stream = frisbeei_stream_new(pool, conn, patterns->next_stream, events ? events : conn->profile->desc.streams, user);
+    if (!stream) return FRISBEE_NO_MEMORY;
+    patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1);
+    *out = frisbeei_stream_handle(stream);
+    return FRISBEE_OK;
+}
+
+static frisbee_result frisbeei_stream_may_send(frisbee_pool *pool, frisbeei_stream *stream, size_t length) {
+    frisbee_result result;
+    if (!stream || stream->state != FRISBEEI_STREAM_OPEN || stream->ended) return FRISBEE_CLOSED;
+    if (length == 0) return FRISBEE_INVALID;
+    result = frisbeei_may_send_packet(pool, stream->conn, FRISBEEI_FIRST_OPERATION, length);
+    if (result == FRISBEE_OK && stream->credit <= 0) result = FRISBEE_AGAIN;
+    if (result == FRISBEE_AGAIN) stream->wants = true;
+    return result;
+}
+
+static frisbee_result frisbeei_stream_sent(frisbeei_stream *stream, size_t length, frisbee_result result) {
+    if (result == FRISBEE_AGAIN) stream->wants = true;
+    if (result != FRISBEE_OK) return result;
+    stream->known = true;
+    if (stream->conn->patterns->peer != FRISBEEI_PEER_STOCK) stream->credit -= (int64_t)length;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_stream_send(frisbee_pool *pool, frisbee_stream handle, const void *data, size_t length) {
+    frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    frisbee_result result;
+    if (!pool || (length && !data)) return FRISBEE_INVALID;
+    result = frisbeei_stream_may_send(pool, stream, length);
+    if (result != FRISBEE_OK) return result;
+    return frisbeei_stream_sent(stream, length, frisbeei_queue_copy(pool, stream->conn, FRISBEEI_STREAM, stream->id, data, length, false));
+}
+
+FRISBEE_API frisbee_result frisbee_stream_send_spans(frisbee_pool *pool, frisbee_stream handle, const frisbee_span *spans, size_t count,
+                                                     frisbee_release release, void *user) {
+    frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    frisbee_result result;
+    size_t length;
+    if (!pool || (count && !spans)) return FRISBEE_INVALID;
+    if (!frisbeei_spans_total(spans, count, &length)) return FRISBEE_TOO_LARGE;
+    result = frisbeei_stream_may_send(pool, stream, length);
+    if (result != FRISBEE_OK) return result;
+    result = frisbeei_queue_borrowed(pool, stream->conn, stream->conn->header, FRISBEEI_STREAM, stream->id, spans, count, length, release, user, false);
+    return frisbeei_stream_sent(stream, length, result);
+}
+
+FRISBEE_API frisbee_result frisbee_stream_close(frisbee_pool *pool, frisbee_stream handle) {
+    frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    if (!pool) return FRISBEE_INVALID;
+    if (!stream || stream->state != FRISBEEI_STREAM_OPEN) return FRISBEE_CLOSED;
+    frisbeei_clock_outside(pool);
+    frisbeei_stream_end(pool, stream, FRISBEE_OK);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_stream_pause(frisbee_pool *pool, frisbee_stream handle, bool paused) {
+    frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    if (!pool) return FRISBEE_INVALID;
+    if (!stream || stream->state != FRISBEEI_STREAM_OPEN) return FRISBEE_CLOSED;
+    stream->paused = paused;
+    if (!paused && stream->kept) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_KEPT);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_stream_bind(frisbee_pool *pool, frisbee_stream handle, const frisbee_stream_events *events, void *user) {
+    frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    if (!stream) return pool ? FRISBEE_CLOSED : FRISBEE_INVALID;
+    stream->user = user;
+    if (events) stream->events = events;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API void *frisbee_stream_user(frisbee_pool *pool, frisbee_stream handle) {
+    const frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    return stream ? stream->user : NULL;
+}
+
+FRISBEE_API frisbee_conn frisbee_stream_conn(frisbee_pool *pool, frisbee_stream handle) {
+    const frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    frisbee_conn none = {0};
+    return stream ? frisbeei_handle(stream->conn) : none;
+}
+
+FRISBEE_API uint16_t frisbee_stream_number(frisbee_pool *pool, frisbee_stream handle) {
+    const frisbeei_stream *stream = pool ? frisbeei_stream_find(pool, handle) : NULL;
+    return stream ? stream->id : 0;
+}
+#else
+FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn handle, const frisbee_stream_events *events, void *user,
+                                               frisbee_stream *out) {
+    (void)pool, (void)handle, (void)events, (void)user, (void)out;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_stream_send(frisbee_pool *pool, frisbee_stream handle, const void *data, size_t length) {
+    (void)pool, (void)handle, (void)data, (void)length;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_stream_send_spans(frisbee_pool *pool, frisbee_stream handle, const frisbee_span *spans, size_t count,
+                                                     frisbee_release release, void *user) {
+    (void)pool, (void)handle, (void)spans, (void)count, (void)release, (void)user;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_stream_close(frisbee_pool *pool, frisbee_stream handle) {
+    (void)pool, (void)handle;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_stream_pause(frisbee_pool *pool, frisbee_stream handle, bool paused) {
+    (void)pool, (void)handle, (void)paused;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API frisbee_result frisbee_stream_bind(frisbee_pool *pool, frisbee_stream handle, const frisbee_stream_events *events, void *user) {
+    (void)pool, (void)handle, (void)events, (void)user;
+    return FRISBEE_UNSUPPORTED;
+}
+FRISBEE_API void *frisbee_stream_user(frisbee_pool *pool, frisbee_stream handle) {
+    (void)pool, (void)handle;
+    return NULL;
+}
+FRISBEE_API frisbee_conn frisbee_stream_conn(frisbee_pool *pool, frisbee_stream handle) {
+    frisbee_conn none = {0};
+    (void)pool, (void)handle;
+    return none;
+}
+FRISBEE_API uint16_t frisbee_stream_number(frisbee_pool *pool, frisbee_stream handle) {
+    (void)pool, (void)handle;
+    return 0;
+}
+#endif
+
 // >>statistics
 
 FRISBEE_API frisbee_result frisbee_pool_stats(frisbee_pool *pool, frisbee_stats *stats) {
@@ -5519,10 +8354,11 @@ FRISBEE_API frisbee_result frisbee_pool_stats(frisbee_pool *pool, frisbee_stats 
     if (!pool || !stats) return FRISBEE_INVALID;
     *stats = pool->total;
     stats->queued = 0;
-    stats->calls = stats->deferred = stats->lost_ids = 0;
+    stats->calls = stats->deferred = stats->lost_ids = stats->streams = 0;
     while ((conn = frisbeei_each(pool, &index)) != NULL) frisbeei_total_add(stats, conn);
     stats->memory = pool->memory;
     stats->conns = pool->conn_count;
+    stats->subs = pool->broker ? pool->broker->count : 0;
     return FRISBEE_OK;
 }
 
@@ -5535,6 +8371,12 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn h
     frisbeei_total_add(stats, conn);
     stats->conns = 1;
     stats->rtt_us = conn->rtt;
+    if (conn->patterns) {
+        stats->published = conn->patterns->published;
+        stats->delivered = conn->patterns->delivered;
+        stats->lost = conn->patterns->lost + conn->patterns->peer_lost;
+        stats->subs = conn->patterns->theirs.count;
+    }
     stats->memory = sizeof *conn + conn->in_room + (conn->calls ? conn->calls->bytes : 0) + (conn->deferred ? conn->deferred->bytes : 0) +
                     (conn->extra ? sizeof *conn->extra + conn->extra->host_bytes : 0) + (conn->io ? sizeof *conn->io : 0);
     for (chunk = conn->out_head; chunk; chunk = chunk->next) stats->memory += frisbeei_chunk_bytes(chunk);
