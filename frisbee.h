@@ -69,8 +69,8 @@
         on_open       transport ready; an accepted connection is announced when its first bytes have told its wire (section 11)
         start         of a frisbee_protocol, if the connection has one
         handlers, on_packet, on_reply, on_writable, input
-        on_end        the peer has sent its last byte (half-close). Without on_end: replies owed are flushed, then it closes. When both
-                      directions have ended (frisbee_finish and on_end, in either order) the connection closes by itself
+        on_end        the peer has sent its last byte (half-close). Without on_end: replies owed are flushed, what paused streams keep is
+                      handed out, then it closes. When both directions have ended (frisbee_finish and on_end, in either order) the connection closes by itself
         on_reply      of every call still in flight
         on_close      of every stream still open; on_unsubscribe of the peer's subscriptions
         on_hijacked   if a hijack was asked for, whether it worked or not
@@ -186,15 +186,16 @@
     One that matches several subscriptions of a connection is delivered once for each, under that subscription's handle.
     Groups: of the subscriptions with the same group name (whatever their topics, if they match) one gets each message: in turn, and
     preferably one that is not full.
-    Order: each subscription gets the messages of one publisher in the order in which they were published, each at most once. There is no
+    Order: each subscription gets the messages of one publisher (with LATEST: on one topic) as they were published, each at most once. There is no
     acknowledgement by subscribers and no store: who is not subscribed misses it, but for the last retained value of each topic, which a
     new subscription that asks for it (desc.retained) gets first. Publishing an empty retained message clears it.
-    A subscription belongs to its connection's handle: after a reconnect it is asked for again by itself (what was published meanwhile is
-    missed). on_result tells each time whether the broker took it.
+    A subscription belongs to its connection's handle: after a reconnect it is asked for again by itself, behind what on_open sends (a login
+    goes first; what was published meanwhile is missed); an upgrade to a protocol ends it. on_result tells each time whether the broker took it.
 
     When a subscriber is slow. Messages go straight into its connection's queue while that is at most high_water. Above that they wait in the
     subscription (each counts its payload, topic and 64 bytes), up to the subscription's limit, and, for all of a connection's subscriptions
-    together, up to queue_limit; one message may always wait. When that is full the subscription's policy decides:
+    together, up to queue_limit; of a connection (of this program: of each subscription) one message may always wait. When that is full the
+    subscription's policy decides (a message above the connection's own max_packet or queue_limit is dropped at once):
         FRISBEE_SLOW_DROP_NEW  (0) the new message is dropped for it
         FRISBEE_SLOW_DROP_OLD  the oldest waiting message is
         FRISBEE_SLOW_LATEST    of each topic only the last waiting message is kept, in the place of the one before; when even so it is full,
@@ -853,7 +854,7 @@ typedef struct frisbee_broker {
     bool (*may_subscribe)(frisbee_pool *pool, const frisbee_sub_info *wanted, void *user);
     bool (*may_publish)(frisbee_pool *pool, frisbee_conn conn, const char *topic, void *user);
     void (*on_subscribe)(frisbee_pool *pool, const frisbee_sub_info *info, void *user);   // one was made,
-    void (*on_unsubscribe)(frisbee_pool *pool, const frisbee_sub_info *info, void *user); // and has ended: by its peer, or with its connection
+    void (*on_unsubscribe)(frisbee_pool *pool, const frisbee_sub_info *info, void *user); // and has ended, in whatever way; info->waiting is lost
     void (*on_writable)(frisbee_pool *pool, void *user); // frisbee_publish with FRISBEE_LOCAL was answered AGAIN and may be tried again
     bool allow_block;        // peers may subscribe with FRISBEE_SLOW_BLOCK, and so stop publishers; otherwise that is refused
     uint32_t max_subs;       // 1000000; in all
@@ -868,7 +869,7 @@ typedef struct frisbee_broker {
 FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn conn, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *sub);
 
 // Ends a subscription: no on_message comes any more, what waits for it is dropped uncounted. A broker may also end one of its peers' this
-// way: the peer's on_result is REFUSED. CLOSED: it has ended already.
+// way: the peer's on_result is REFUSED. CLOSED: it has ended already. NO_MEMORY, or in a fixed block AGAIN: the peer cannot be told now; it goes on.
 FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub sub);
 
 typedef struct frisbee_publish_desc {
@@ -886,7 +887,8 @@ typedef struct frisbee_published {
 } frisbee_published;
 
 // Publishes to the peer's broker, or to this pool's own (FRISBEE_LOCAL; then on_reply must be NULL). Copies. desc NULL: all defaults. INVALID: a
-// malformed topic, or one with wildcards. AGAIN: the queue is full, or (FRISBEE_LOCAL) a subscription that blocks is. Else as >>sending.
+// malformed topic, or one with wildcards. AGAIN: the queue is full, or (FRISBEE_LOCAL) a subscription that blocks is. EXHAUSTED: confirmed
+// publishes are calls, and there are too many. Else as >>sending.
 FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn conn, const char *topic, const void *data, size_t length,
                                            const frisbee_publish_desc *desc);
 
@@ -909,7 +911,7 @@ FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn 
                                                frisbee_stream *stream);
 
 // Queues a message, 1 to max_packet bytes; copies. AGAIN: no credit, or the connection's queue is at its limit; on_writable follows. CLOSED: the
-// stream has ended. INVALID: no bytes. Else as >>sending.
+// stream has ended, or the peer has closed it. INVALID: no bytes. Else as >>sending.
 FRISBEE_API frisbee_result frisbee_stream_send(frisbee_pool *pool, frisbee_stream stream, const void *data, size_t length);
 
 // The same, borrowing the spans until release(user) runs.
@@ -936,7 +938,7 @@ typedef struct frisbee_stats {
     uint64_t dropped;      // packets that nobody took
     uint64_t late_replies; // replies to calls that had ended
     uint64_t sessions;     // sessions opened; more than one per connection: reconnects
-    uint64_t published;    // at this broker; of a connection: by it
+    uint64_t published;    // at this broker; of a connection: by its peer
     uint64_t delivered;    // messages given to subscriptions here (their queue or on_message); of a connection: its own
     uint64_t lost;         // messages that slow subscriptions lost here; of a connection: of those that it published, here or (as last confirmed) there
     size_t queued;         // bytes waiting to be written
@@ -1202,8 +1204,8 @@ enum {
     FRISBEEI_EARLY_CREDIT = 16384,      // of a stream, before the peer has said hello
     FRISBEEI_SHARE = 8192,              // messages from here on are shared by the queues of their subscribers, below they are copied
     FRISBEEI_PUBLISH_FLUSH = 32768,     // a subscriber's queue is written when it holds more, before the turn ends
-    FRISBEEI_MESSAGE_COST = 64,         // what a waiting message counts beside its payload
-    FRISBEEI_RETAINED_COST = 512,       // and a retained one
+    FRISBEEI_MESSAGE_COST = 62,         // what a waiting message counts beside its payload with topic, flags and a length: 64 in all
+    FRISBEEI_RETAINED_COST = 510,       // and a retained one
     FRISBEEI_GROUP_TRIES = 16,          // members of a group that are asked for room
     FRISBEEI_LARGE = 16384,             // payloads from here on are written from where they are
     FRISBEEI_SPANS = 64,                // pieces in one system call
@@ -1338,7 +1340,7 @@ typedef struct frisbeei_map {
 typedef enum frisbeei_stream_state {
     FRISBEEI_STREAM_OPEN = 0,
     FRISBEEI_STREAM_ENDED, // on_close is due
-    FRISBEEI_STREAM_SHUT   // told; its id is kept until the peer has confirmed the close
+    FRISBEEI_STREAM_SHUT   // told; the queue had no room for the close yet
 } frisbeei_stream_state;
 
 enum { // what a stream has to do
@@ -1351,12 +1353,12 @@ typedef struct frisbeei_stream {
     struct frisbeei_conn *conn;
     const frisbee_stream_events *events;
     void *user;
-    struct frisbeei_stream *next; // with something to do, or (SHUT) unconfirmed
+    struct frisbeei_stream *next; // with something to do
     int64_t credit;               // bytes that may be sent
-    uint64_t fence;               // SHUT, stock peer: the PONG to so many PINGs confirms it
     uint8_t *kept;                // messages while paused: u32 length in the machine's order, bytes
     uint32_t kept_at, kept_size, kept_room, kept_bytes; // kept_bytes: of messages alone
     uint32_t consumed, serial; // bytes not given back as credit yet; 24 bits, part of its handle
+    uint32_t key;              // in the map: its id, or, when the peer may use that again, its serial and a bit above
     uint16_t id;
     uint8_t state, todo;
     int8_t reason;
@@ -1364,6 +1366,12 @@ typedef struct frisbeei_stream {
     bool ended;                // the peer has closed it
     bool owes_close, owes_credit; // packets that found no room in the queue
 } frisbeei_stream;
+
+// Ids of streams that were closed here and not confirmed by the peer, a bit each.
+typedef struct frisbeei_dead {
+    uint8_t *pages[64]; // of 1,024 ids
+    uint32_t count;
+} frisbeei_dead;
 
 // A message to several: payload as on the wire (flags, length of topic, topic, data) behind the struct.
 typedef struct frisbeei_message {
@@ -1404,11 +1412,11 @@ typedef struct frisbeei_node {
 
 // A subscription: of a peer or this program at our broker, or of ours at a peer's. Topic and group lie behind the struct, each with a 0.
 typedef struct frisbeei_sub {
-    uint64_t id; // the handle
+    uint64_t id, peer; // the handle; its connection's, 0: this program
     struct frisbeei_conn *conn;
     frisbeei_list *list; // at our broker; NULL: at the peer's
     frisbeei_entry *first, *last;
-    struct frisbeei_sub *next; // of its connection's that wait
+    struct frisbeei_sub *next; // of its connection's that wait; of those that the broker's program is to be told the end of
     frisbeei_entry **latest;   // FRISBEE_SLOW_LATEST: the waiting ones by topic, an open hash
     uint64_t delivered, dropped, told; // told: of dropped, what the subscriber knows
     frisbee_on_message on_message;
@@ -1418,7 +1426,7 @@ typedef struct frisbeei_sub {
     uint32_t waiting, limit, slot, latest_mask;
     uint16_t number; // its id on the wire
     uint8_t topic_length, group_length, slow;
-    bool waits, retained, ending; // waits: in the list; ending: UNSUBSCRIBED is awaited
+    bool waits, retained, asked, ending; // waits: in the list; asked: in this session; ending: UNSUBSCRIBED is awaited
 } frisbeei_sub;
 
 typedef struct frisbeei_sub_slot {
@@ -1442,6 +1450,7 @@ typedef struct frisbeei_broker_state {
     uint64_t stamp;
     size_t retained_bytes;
     frisbeei_waiting local;
+    frisbeei_sub *ended; // by frisbee_unsubscribe: on_unsubscribe is due
     struct frisbeei_conn *held, *held_last; // publishers that wait
     bool room, refused, resuming;           // room: one that blocks has room again; refused: this program was answered AGAIN
 } frisbeei_broker_state;
@@ -1451,10 +1460,10 @@ typedef enum frisbeei_peer { FRISBEEI_PEER_UNKNOWN = 0, FRISBEEI_PEER_STOCK, FRI
 // What a connection needs for streams and subscriptions.
 typedef struct frisbeei_patterns {
     frisbeei_map streams, mine, theirs; // by id: streams; our subscriptions there; the peer's here
-    frisbeei_stream *todo, *todo_last, *shut, *shut_last;
-    uint64_t pings, pongs; // of this session
+    frisbeei_stream *todo, *todo_last;
+    frisbeei_dead *dead, *dying; // dying: a stock peer confirms these, all at once, by the PONG to PING `fence`; dead: the next ones
+    uint64_t pings, pongs, fence; // of this session
     uint32_t live, kept, peer_window; // streams not yet told their end; those with kept messages
-    uint32_t shut_count;
     uint16_t next_stream, next_sub;
     uint8_t peer;
     bool begun, owing, fence_wanted; // begun: streams are possible; owing: one owes a packet; fence_wanted: a PING is to follow a close
@@ -3521,6 +3530,7 @@ static void frisbeei_answer(frisbee_pool *pool, frisbeei_conn *conn, uint32_t op
 
 #if FRISBEEI_STREAMS
 #define FRISBEEI_UNLIMITED (INT64_MAX / 2) // credit with a stock peer
+#define FRISBEEI_MOVED (1u << 24)          // keys of streams that have no id any more
 
 static frisbee_stream frisbeei_stream_handle(const frisbeei_stream *stream) {
     frisbee_stream handle;
@@ -3529,15 +3539,16 @@ static frisbee_stream frisbeei_stream_handle(const frisbeei_stream *stream) {
 }
 
 static frisbeei_stream *frisbeei_stream_find(const frisbee_pool *pool, frisbee_stream handle) {
-    const uint32_t index = (uint32_t)(handle.id >> 40);
+    const uint32_t index = (uint32_t)(handle.id >> 40), serial = (uint32_t)(handle.id & 0xFFFFFF);
     frisbeei_stream *stream;
     frisbeei_conn *conn;
     if (index == 0 || (index - 1) / FRISBEEI_PAGE >= pool->page_count) return NULL;
     conn = frisbeei_at(pool, index);
     if (conn->state == FRISBEEI_FREE || !conn->patterns) return NULL;
     stream = (frisbeei_stream *)frisbeei_map_get(pool, &conn->patterns->streams, (uint16_t)(handle.id >> 24));
-    if (!stream || stream->serial != (uint32_t)(handle.id & 0xFFFFFF) || stream->state == FRISBEEI_STREAM_SHUT) return NULL;
-    return stream;
+    if (!stream || stream->serial != serial)
+        stream = (frisbeei_stream *)frisbeei_map_get(pool, &conn->patterns->streams, FRISBEEI_MOVED | serial);
+    return stream && stream->serial == serial && stream->state != FRISBEEI_STREAM_SHUT ? stream : NULL;
 }
 
 static void frisbeei_stream_append(frisbeei_stream *stream, frisbeei_stream **first, frisbeei_stream **last) {
@@ -3566,7 +3577,7 @@ static frisbeei_stream *frisbeei_stream_new(frisbee_pool *pool, frisbeei_conn *c
     stream->conn = conn;
     stream->events = events;
     stream->user = user;
-    stream->id = id;
+    stream->key = stream->id = id;
     stream->serial = pool->serial = (pool->serial + 1) & 0xFFFFFF;
     stream->credit = patterns->peer_window;
     if (patterns->peer == FRISBEEI_PEER_UNKNOWN) stream->credit = FRISBEEI_EARLY_CREDIT;
@@ -3583,8 +3594,70 @@ static void frisbeei_stream_kept_free(frisbee_pool *pool, frisbeei_stream *strea
     stream->conn->patterns->kept--;
 }
 
+// >>dead: ids that are kept from use
+
+static bool frisbeei_dead_has(const frisbeei_dead *dead, uint16_t id) {
+    const uint8_t *page = dead ? dead->pages[id >> 10] : NULL;
+    return page && page[(id & 1023) >> 3] >> (id & 7) & 1;
+}
+
+static void frisbeei_dead_free(frisbee_pool *pool, frisbeei_dead **dead) {
+    uint32_t i;
+    if (!*dead) return;
+    for (i = 0; i < 64; i++) frisbeei_heap_give(pool, (*dead)->pages[i], 128);
+    frisbeei_heap_give(pool, *dead, sizeof **dead);
+    *dead = NULL;
+}
+
+static void frisbeei_dead_clear(frisbee_pool *pool, frisbeei_dead **dead, uint16_t id) {
+    uint8_t *byte;
+    if (!frisbeei_dead_has(*dead, id)) return;
+    byte = &(*dead)->pages[id >> 10][(id & 1023) >> 3];
+    *byte = (uint8_t)(*byte & ~(1u << (id & 7)));
+    if (--(*dead)->count == 0) frisbeei_dead_free(pool, dead);
+}
+
+static bool frisbeei_dead_set(frisbee_pool *pool, frisbeei_dead **dead, uint16_t id) {
+    uint8_t **page;
+    if (!*dead) {
+        *dead = (frisbeei_dead *)frisbeei_heap_take(pool, sizeof **dead);
+        if (!*dead) return false;
+        memset(*dead, 0, sizeof **dead);
+    }
+    page = &(*dead)->pages[id >> 10];
+    if (!*page) {
+        *page = (uint8_t *)frisbeei_heap_take(pool, 128);
+        if (*page) memset(*page, 0, 128);
+        else if ((*dead)->count == 0) frisbeei_dead_free(pool, dead);
+        if (!*dead || !*page) return false;
+    }
+    if (frisbeei_dead_has(*dead, id)) return true;
+    (*page)[(id & 1023) >> 3] = (uint8_t)((*page)[(id & 1023) >> 3] | 1u << (id & 7));
+    (*dead)->count++;
+    return true;
+}
+
+// The next PING is behind all closes so far; its PONG, from a stock peer, is behind all that the peer sent before it saw them.
+static void frisbeei_dead_rotate(frisbeei_patterns *patterns) {
+    patterns->dying = patterns->dead;
+    patterns->dead = NULL;
+    patterns->fence = patterns->pings + 1;
+    patterns->fence_wanted = patterns->dying != NULL;
+}
+
+// A close was queued: what still comes for this id is dropped until the peer has confirmed it.
+static void frisbeei_id_bury(frisbee_pool *pool, frisbeei_conn *conn, uint16_t id) {
+    frisbeei_patterns *patterns = conn->patterns;
+    if (!frisbeei_dead_set(pool, &patterns->dead, id) && !pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+    if (!patterns->dying && patterns->peer != FRISBEEI_PEER_FRISBEE) frisbeei_dead_rotate(patterns);
+}
+
+static bool frisbeei_id_buried(const frisbeei_patterns *patterns, uint16_t id) {
+    return frisbeei_dead_has(patterns->dead, id) || frisbeei_dead_has(patterns->dying, id);
+}
+
 static void frisbeei_stream_free(frisbee_pool *pool, frisbeei_stream *stream) {
-    frisbeei_map_remove(pool, &stream->conn->patterns->streams, stream->id);
+    frisbeei_map_remove(pool, &stream->conn->patterns->streams, stream->key);
     frisbeei_heap_give(pool, stream, sizeof *stream);
 }
 
@@ -3602,11 +3675,8 @@ static void frisbeei_stream_pay(frisbee_pool *pool, frisbeei_stream *stream) {
         } else if (!pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
     }
     if (stream->owes_close && !stream->owes_credit && !frisbeei_over(pool, conn, conn->header, true)) {
-        if (frisbeei_queue_own(pool, conn, FRISBEEI_STREAM, stream->id, NULL, 0, true)) {
-            stream->owes_close = false;
-            stream->fence = patterns->pings + 1;
-            if (patterns->peer != FRISBEEI_PEER_FRISBEE && !stream->ended) patterns->fence_wanted = true;
-        } else if (!pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        if (frisbeei_queue_own(pool, conn, FRISBEEI_STREAM, stream->id, NULL, 0, true)) stream->owes_close = false;
+        else if (!pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
     }
     if (!stream->owes_credit && !stream->owes_close) return;
     patterns->owing = true;
@@ -3624,58 +3694,45 @@ static void frisbeei_stream_end(frisbee_pool *pool, frisbeei_stream *stream, fri
     if (stream->owes_close) frisbeei_stream_pay(pool, stream);
 }
 
-// on_close, the last callback of a stream; then it is freed, or its id kept from use until the peer has confirmed the close.
-static void frisbeei_stream_tell(frisbee_pool *pool, frisbeei_stream *stream, bool keep_id) {
+// Nothing is left of a stream but its id, if the peer has not confirmed that it is closed.
+static void frisbeei_stream_bury(frisbee_pool *pool, frisbeei_stream *stream) {
     frisbeei_conn *conn = stream->conn;
-    frisbeei_patterns *patterns = conn->patterns;
-    patterns->live--;
+    const uint16_t id = stream->id;
+    const bool confirmed = stream->ended || !stream->known;
+    frisbeei_stream_free(pool, stream);
+    if (!confirmed) frisbeei_id_bury(pool, conn, id);
+}
+
+// on_close, the last callback of a stream. `last`: the session ends, nothing need be remembered.
+static void frisbeei_stream_tell(frisbee_pool *pool, frisbeei_stream *stream, bool last) {
+    stream->conn->patterns->live--;
     frisbeei_stream_kept_free(pool, stream);
     if (stream->events->on_close) stream->events->on_close(pool, frisbeei_stream_handle(stream), (frisbee_result)stream->reason, stream->user);
-    if (!keep_id || !stream->known || stream->ended) {
-        frisbeei_stream_free(pool, stream);
-        return;
-    }
-    stream->state = FRISBEEI_STREAM_SHUT;
-    frisbeei_stream_append(stream, &patterns->shut, &patterns->shut_last);
-    if (++patterns->shut_count <= conn->profile->desc.max_streams) return;
-    stream = patterns->shut; // a peer that does not confirm costs no more than this
-    patterns->shut = stream->next;
-    patterns->shut_count--;
-    frisbeei_stream_free(pool, stream);
+    if (last) frisbeei_stream_free(pool, stream);
+    else if (stream->owes_close) stream->state = FRISBEEI_STREAM_SHUT;
+    else frisbeei_stream_bury(pool, stream);
 }
 
-// Frees closed streams that are confirmed: the one given, or (NULL) those whose PONG has come.
-static void frisbeei_streams_confirm(frisbee_pool *pool, frisbeei_patterns *patterns, const frisbeei_stream *only) {
-    frisbeei_stream *stream = patterns->shut, *next;
-    patterns->shut = NULL;
-    patterns->shut_count = 0;
-    for (; stream; stream = next) {
-        next = stream->next;
-        if (only ? stream == only : !stream->owes_close && stream->fence <= patterns->pongs) {
-            frisbeei_stream_free(pool, stream);
-            continue;
-        }
-        frisbeei_stream_append(stream, &patterns->shut, &patterns->shut_last);
-        patterns->shut_count++;
-    }
-}
-
-// Hands a message out, and its bytes back to the sender when they make half of the window.
-static void frisbeei_stream_deliver(frisbee_pool *pool, frisbeei_stream *stream, const void *data, uint32_t length) {
-    const uint32_t half = stream->conn->profile->desc.stream_window / 2 + 1;
-    if (stream->events->on_data) stream->events->on_data(pool, frisbeei_stream_handle(stream), data, length, stream->user);
-    stream->consumed = stream->consumed > UINT32_MAX / 2 ? stream->consumed : stream->consumed + length;
-    if (stream->consumed < half || stream->state != FRISBEEI_STREAM_OPEN || stream->ended) return;
+// Bytes that were handed out go back to the sender as credit when they make half of the window.
+static void frisbeei_stream_give_back(frisbee_pool *pool, frisbeei_stream *stream) {
+    const uint32_t half = stream->conn->profile->desc.stream_window / 2;
+    if (stream->consumed < (half ? half : 1) || stream->state != FRISBEEI_STREAM_OPEN || stream->ended) return;
     if (stream->conn->patterns->peer != FRISBEEI_PEER_FRISBEE) return;
     stream->owes_credit = true;
     frisbeei_stream_pay(pool, stream);
 }
 
+static void frisbeei_stream_deliver(frisbee_pool *pool, frisbeei_stream *stream, const void *data, uint32_t length) {
+    if (stream->events->on_data) stream->events->on_data(pool, frisbeei_stream_handle(stream), data, length, stream->user);
+    if (stream->consumed <= UINT32_MAX / 2) stream->consumed += length;
+    frisbeei_stream_give_back(pool, stream);
+}
+
 static void frisbeei_stream_keep(frisbee_pool *pool, frisbeei_stream *stream, const void *data, uint32_t length) {
     const frisbee_conn_desc *desc = &stream->conn->profile->desc;
-    const uint64_t bound = (uint64_t)desc->stream_window + FRISBEEI_EARLY_CREDIT + desc->max_packet;
+    const uint64_t bound = (uint64_t)desc->stream_window + FRISBEEI_EARLY_CREDIT; // and one message more
     const uint64_t wanted = (uint64_t)(stream->kept_size - stream->kept_at) + sizeof length + length;
-    if (stream->kept_bytes + (uint64_t)length > bound || wanted > UINT32_MAX / 2) {
+    if (stream->kept_bytes > bound || wanted > UINT32_MAX / 2) {
         frisbeei_stream_end(pool, stream, FRISBEE_EXHAUSTED);
         return;
     }
@@ -3729,7 +3786,7 @@ static void frisbeei_streams_run(frisbee_pool *pool, frisbeei_conn *conn) {
             stream->wants = false;
             if (stream->events->on_writable) stream->events->on_writable(pool, frisbeei_stream_handle(stream), stream->user);
         }
-        if (todo & FRISBEEI_TODO_TELL) frisbeei_stream_tell(pool, stream, conn->state == FRISBEEI_OPEN);
+        if (todo & FRISBEEI_TODO_TELL) frisbeei_stream_tell(pool, stream, conn->state != FRISBEEI_OPEN);
     }
     if (patterns && patterns->todo) frisbeei_work(pool, conn, FRISBEEI_WORK_STREAMS);
     if (patterns && !patterns->kept) frisbeei_ended_done(pool, conn);
@@ -3745,7 +3802,12 @@ static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn) {
         frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
         if (!stream) continue;
         if (owing && (stream->owes_credit || stream->owes_close)) frisbeei_stream_pay(pool, stream);
-        if (stream->wants && stream->credit > 0) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_WRITABLE);
+        if (stream->state == FRISBEEI_STREAM_OPEN && stream->wants && stream->credit > 0)
+            frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_WRITABLE);
+        if (stream->state == FRISBEEI_STREAM_SHUT && !stream->owes_close) {
+            frisbeei_stream_bury(pool, stream);
+            i--; // another one may lie there now
+        }
     }
 }
 
@@ -3753,8 +3815,7 @@ static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn) {
 static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) {
     frisbeei_patterns *patterns = conn->patterns;
     uint32_t i;
-    patterns->todo = patterns->shut = NULL;
-    patterns->shut_count = 0;
+    patterns->todo = NULL;
     for (i = 0; patterns->streams.slots && i <= patterns->streams.mask; i++) {
         frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
         if (!stream) continue;
@@ -3766,10 +3827,12 @@ static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbe
     for (i = 0; patterns->streams.slots && i <= patterns->streams.mask;) {
         frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
         if (!stream) i++;
-        else if (stream->state == FRISBEEI_STREAM_ENDED) frisbeei_stream_tell(pool, stream, false);
+        else if (stream->state == FRISBEEI_STREAM_ENDED) frisbeei_stream_tell(pool, stream, true);
         else frisbeei_stream_free(pool, stream);
     }
     frisbeei_map_free(pool, &patterns->streams);
+    frisbeei_dead_free(pool, &patterns->dead);
+    frisbeei_dead_free(pool, &patterns->dying);
     patterns->pings = patterns->pongs = 0;
     patterns->peer = FRISBEEI_PEER_UNKNOWN;
     patterns->begun = patterns->owing = patterns->fence_wanted = false;
@@ -3789,7 +3852,10 @@ static void frisbeei_peer_known(frisbee_pool *pool, frisbeei_conn *conn, frisbee
         else if (window == 0) {
             stream->known = false; // it drops them
             frisbeei_stream_end(pool, stream, FRISBEE_REFUSED);
-        } else stream->credit += (int64_t)window - FRISBEEI_EARLY_CREDIT;
+        } else {
+            stream->credit += (int64_t)window - FRISBEEI_EARLY_CREDIT;
+            frisbeei_stream_give_back(pool, stream);
+        }
         if (stream->wants && stream->credit > 0) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_WRITABLE);
     }
 }
@@ -3850,6 +3916,7 @@ static frisbeei_stream *frisbeei_stream_accept(frisbee_pool *pool, frisbeei_conn
         stream = frisbeei_stream_new(pool, conn, id, desc->streams, NULL);
     if (!stream) {
         frisbeei_answer(pool, conn, FRISBEEI_STREAM, id, NULL, 0);
+        frisbeei_id_bury(pool, conn, id);
         return NULL;
     }
     stream->known = true;
@@ -3858,12 +3925,16 @@ static frisbeei_stream *frisbeei_stream_accept(frisbee_pool *pool, frisbeei_conn
 }
 
 static void frisbeei_stream_closed_by_peer(frisbee_pool *pool, frisbeei_stream *stream) {
-    if (stream->state == FRISBEEI_STREAM_SHUT) {
-        frisbeei_streams_confirm(pool, stream->conn->patterns, stream);
+    frisbeei_map *map = &stream->conn->patterns->streams;
+    stream->ended = true;
+    if (!stream->kept) {
+        frisbeei_stream_end(pool, stream, FRISBEE_CLOSED);
         return;
     }
-    stream->ended = true; // what was kept comes first
-    if (!stream->kept) frisbeei_stream_end(pool, stream, FRISBEE_CLOSED);
+    if (stream->conn->patterns->peer == FRISBEEI_PEER_FRISBEE) return; // what was kept comes first, and the answer behind it
+    frisbeei_map_remove(pool, map, stream->key); // a stock peer may use the id again at once
+    stream->key = FRISBEEI_MOVED | stream->serial;
+    frisbeei_map_place(pool, map, stream->key, stream); // in the room that it had
 }
 
 static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
@@ -3873,12 +3944,19 @@ static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const
         conn->dropped++;
         return;
     }
-    if (patterns->peer == FRISBEEI_PEER_UNKNOWN && conn->flags & FRISBEEI_ACCEPTED) frisbeei_peer_known(pool, conn, FRISBEEI_PEER_STOCK, 0);
     stream = (frisbeei_stream *)frisbeei_map_get(pool, &patterns->streams, packet->from.id);
     if (stream && stream->state == FRISBEEI_STREAM_ENDED && stream->ended) { // a stock peer may use the id again at once
         frisbeei_streams_run(pool, conn);
         if (conn->state != FRISBEEI_OPEN || pool->ending) return;
         stream = (frisbeei_stream *)frisbeei_map_get(pool, &patterns->streams, packet->from.id);
+    }
+    if (!stream && frisbeei_id_buried(patterns, packet->from.id)) {
+        if (packet->length) conn->dropped++;
+        else if (patterns->peer == FRISBEEI_PEER_FRISBEE) { // confirmed
+            frisbeei_dead_clear(pool, &patterns->dead, packet->from.id);
+            frisbeei_dead_clear(pool, &patterns->dying, packet->from.id);
+        }
+        return;
     }
     if (packet->length == 0) {
         if (stream) frisbeei_stream_closed_by_peer(pool, stream);
@@ -3891,15 +3969,22 @@ static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const
     else frisbeei_stream_deliver(pool, stream, packet->data, packet->length);
 }
 
-// What PINGs, PONGs and other small packets say about the peer and about streams that were closed.
-static void frisbeei_streams_heard(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
+// The packet at the head of what came: an acceptor's first one says who the peer is.
+static void frisbeei_streams_first(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
+    if (conn->patterns->begun && conn->patterns->peer == FRISBEEI_PEER_UNKNOWN && conn->flags & FRISBEEI_ACCEPTED && operation != FRISBEEI_HELLO)
+        frisbeei_peer_known(pool, conn, FRISBEEI_PEER_STOCK, 0);
+}
+
+// A PONG tells a connector that did not get a HELLO before that its peer is stock, and confirms closes to a stock peer.
+static void frisbeei_streams_pong(frisbee_pool *pool, frisbeei_conn *conn) {
     frisbeei_patterns *patterns = conn->patterns;
     if (!patterns->begun) return;
-    if (patterns->peer == FRISBEEI_PEER_UNKNOWN && (conn->flags & FRISBEEI_ACCEPTED || operation == FRISBEEI_PONG))
-        frisbeei_peer_known(pool, conn, FRISBEEI_PEER_STOCK, 0);
-    if (operation != FRISBEEI_PONG) return;
+    if (patterns->peer == FRISBEEI_PEER_UNKNOWN) frisbeei_peer_known(pool, conn, FRISBEEI_PEER_STOCK, 0);
     patterns->pongs++;
-    if (patterns->peer == FRISBEEI_PEER_STOCK && patterns->shut) frisbeei_streams_confirm(pool, patterns, NULL);
+    if (patterns->peer != FRISBEEI_PEER_STOCK || !patterns->dying || patterns->pongs < patterns->fence) return;
+    frisbeei_dead_free(pool, &patterns->dying);
+    frisbeei_dead_rotate(patterns);
+    if (patterns->fence_wanted) frisbeei_dirty(pool, conn); // the flush sends the PING
 }
 #else
 static void frisbeei_streams_run(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
@@ -3917,7 +4002,8 @@ static void frisbeei_hello_input(frisbee_pool *pool, frisbeei_conn *conn, const 
 }
 static void frisbeei_credit_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) { (void)pool, (void)packet, conn->dropped++; }
 static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) { (void)pool, (void)packet, conn->dropped++; }
-static void frisbeei_streams_heard(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) { (void)pool, (void)conn, (void)operation; }
+static void frisbeei_streams_first(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) { (void)pool, (void)conn, (void)operation; }
+static void frisbeei_streams_pong(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
 #endif
 
 // >>publish and subscribe: topics are a tree of tokens, found by a keyed hash of (parent, token), so that matching costs what the topic is
@@ -4241,6 +4327,7 @@ static frisbeei_sub *frisbeei_sub_new(frisbee_pool *pool, frisbeei_conn *conn, c
     if (++pool->generation == 0) pool->generation = 1;
     sub->id = (uint64_t)pool->generation << 32 | index;
     sub->conn = conn;
+    sub->peer = conn ? conn->id : 0;
     sub->topic_length = (uint8_t)topic->length;
     sub->group_length = (uint8_t)group_length;
     memcpy(frisbeei_sub_topic(sub), topic->text, topic->length);
@@ -4253,11 +4340,10 @@ static frisbeei_sub *frisbeei_sub_new(frisbee_pool *pool, frisbeei_conn *conn, c
 // The handle is stale from here on.
 static void frisbeei_sub_forget(frisbee_pool *pool, frisbeei_sub *sub) {
     const uint32_t index = (uint32_t)sub->id;
-    if (!index) return;
+    if (pool->subs[index - 1].sub != sub) return;
     pool->subs[index - 1].sub = NULL;
     pool->subs[index - 1].next = pool->sub_free;
     pool->sub_free = index;
-    sub->id = 0;
 }
 
 static void frisbeei_sub_free(frisbee_pool *pool, frisbeei_sub *sub) {
@@ -4267,7 +4353,7 @@ static void frisbeei_sub_free(frisbee_pool *pool, frisbeei_sub *sub) {
 
 static void frisbeei_sub_info(const frisbeei_sub *sub, frisbee_sub_info *info) {
     info->sub = frisbeei_sub_handle(sub);
-    info->conn.id = sub->conn ? sub->conn->id : 0;
+    info->conn.id = sub->peer;
     info->topic = frisbeei_sub_topic(sub);
     info->group = sub->group_length ? frisbeei_sub_group(sub) : NULL;
     info->slow = (frisbee_slow)sub->slow;
@@ -4553,6 +4639,7 @@ static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_pu
     sub->waiting_bytes += frisbeei_cost(message->length);
     waiting->bytes += frisbeei_cost(message->length);
     if (!sub->waits) frisbeei_waiting_add(waiting, sub);
+    if (sub->conn) frisbeei_dirty(pool, sub->conn); // the next flush pumps, if only memory was short
 }
 
 static void frisbeei_sub_give(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
@@ -4811,8 +4898,12 @@ static frisbee_result frisbeei_broker_add(frisbee_pool *pool, frisbeei_conn *con
 static void frisbeei_broker_remove(frisbee_pool *pool, frisbeei_sub *sub) {
     frisbeei_broker_state *broker = pool->broker;
     frisbeei_list *list = sub->list;
+    const uint32_t waiting = sub->waiting;
+    const size_t waiting_bytes = sub->waiting_bytes;
     frisbeei_waiting_remove(frisbeei_waiting_of(pool, sub), sub);
     frisbeei_sub_empty(pool, sub);
+    sub->waiting = waiting; // as it was, for on_unsubscribe
+    sub->waiting_bytes = waiting_bytes;
     if (sub->conn) frisbeei_map_remove(pool, &sub->conn->patterns->theirs, sub->number);
     list->subs[sub->slot] = list->subs[--list->count];
     list->subs[sub->slot]->slot = sub->slot;
@@ -4825,14 +4916,28 @@ static void frisbeei_broker_remove(frisbee_pool *pool, frisbeei_sub *sub) {
     frisbeei_sub_forget(pool, sub);
 }
 
-// The end of a peer's subscription, told to the broker's program.
-static void frisbeei_broker_end(frisbee_pool *pool, frisbeei_sub *sub) {
+// The end of a peer's subscription, told to the broker's program. Its memory stays until then: a hook may look at it that ends it.
+static void frisbeei_broker_tell(frisbee_pool *pool, frisbeei_sub *sub) {
     const frisbeei_broker_state *broker = pool->broker;
     frisbee_sub_info info;
     frisbeei_sub_info(sub, &info);
-    frisbeei_broker_remove(pool, sub);
     if (broker->desc.on_unsubscribe) broker->desc.on_unsubscribe(pool, &info, broker->desc.user);
     frisbeei_sub_free(pool, sub);
+}
+
+static void frisbeei_broker_end(frisbee_pool *pool, frisbeei_sub *sub) {
+    frisbeei_broker_remove(pool, sub);
+    frisbeei_broker_tell(pool, sub);
+}
+
+static void frisbeei_broker_tell_ended(frisbee_pool *pool, const frisbeei_conn *conn) { // of a connection, or (NULL) all
+    frisbeei_sub **at = &pool->broker->ended, *sub;
+    while ((sub = *at) != NULL)
+        if (!conn || sub->conn == conn) {
+            *at = sub->next;
+            frisbeei_broker_tell(pool, sub);
+            at = &pool->broker->ended; // the hook may have ended more
+        } else at = &sub->next;
 }
 
 static void frisbeei_hold_append(frisbeei_conn *conn, frisbeei_conn **first, frisbeei_conn **last) {
@@ -4893,7 +4998,7 @@ static void frisbeei_tell_message(frisbee_pool *pool, frisbeei_sub *sub, const u
     memcpy(topic, payload + 2, payload[1]);
     topic[payload[1]] = 0;
     message.sub = frisbeei_sub_handle(sub);
-    message.conn.id = sub->conn ? sub->conn->id : 0;
+    message.conn.id = sub->peer;
     message.topic = topic;
     message.data = payload + 2 + payload[1];
     message.length = (uint32_t)(length - 2 - payload[1]);
@@ -4931,11 +5036,12 @@ static void frisbeei_run_local(frisbee_pool *pool) {
 
 static bool frisbeei_broker_busy(const frisbee_pool *pool) {
     const frisbeei_broker_state *broker = pool->broker;
-    return broker && (broker->local.first || (broker->room && (broker->held || broker->refused)));
+    return broker && (broker->local.first || broker->ended || (broker->room && (broker->held || broker->refused)));
 }
 
 static void frisbeei_broker_run(frisbee_pool *pool) {
     frisbeei_broker_state *broker = pool->broker;
+    if (broker->ended) frisbeei_broker_tell_ended(pool, NULL);
     if (broker->local.first) frisbeei_run_local(pool);
     if (!broker->room || pool->ending) return;
     frisbeei_publishers_resume(pool);
@@ -4947,6 +5053,7 @@ static void frisbeei_broker_run(frisbee_pool *pool) {
 static void frisbeei_broker_free(frisbee_pool *pool) {
     frisbeei_broker_state *broker = pool->broker;
     uint32_t i;
+    if (broker) frisbeei_broker_tell_ended(pool, NULL);
     for (i = 0; i < pool->sub_count; i++) {
         frisbeei_sub *sub = pool->subs[i].sub;
         if (!sub) continue;
@@ -5039,7 +5146,7 @@ static void frisbeei_subscribe_input(frisbee_pool *pool, frisbeei_conn *conn, co
     if (result == FRISBEE_OK) result = frisbeei_broker_add(pool, conn, &wanted, &sub);
     status = frisbeei_result_status(result);
     frisbeei_answer(pool, conn, FRISBEEI_SUBSCRIBED, packet->from.id, &status, 1);
-    if (!sub || conn->state != FRISBEEI_OPEN) return;
+    if (!sub) return;
     if (at[0] & 1) frisbeei_retained_match(pool, &broker->topics, &wanted.topic, 0, sub);
     frisbeei_sub_info(sub, &info);
     if (broker->desc.on_subscribe) broker->desc.on_subscribe(pool, &info, broker->desc.user);
@@ -5071,25 +5178,24 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
         frisbeei_malformed(pool, conn);
         return true;
     }
+    *(uint8_t *)(uintptr_t)at &= 1; // in our own buffer; subscribers get no flags that the publisher made up
     publication.payload = at;
     publication.length = packet->length;
     publication.publisher = conn->id;
     publication.shared = NULL;
-    if (pool->broker && !frisbeei_patterns_need(pool, conn)) {
-        frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
-        return true;
-    }
     if (!pool->broker) result = FRISBEE_UNSUPPORTED;
     else if (!frisbeei_topic_parse((const char *)at + 2, at[1], false, &publication.topic)) result = FRISBEE_INVALID;
     else result = frisbeei_publish_check(pool, conn, &publication.topic);
     if (conn->state != FRISBEEI_OPEN || pool->ending) return true;
     if (result == FRISBEE_OK) {
+        const bool counted = frisbeei_patterns_need(pool, conn);
         result = frisbeei_publish(pool, &publication, &copies);
-        if (result == FRISBEE_AGAIN) {
+        if (result == FRISBEE_AGAIN && counted) {
             frisbeei_hold(pool, conn);
             return false;
         }
-        conn->patterns->published++;
+        if (result != FRISBEE_AGAIN && counted) conn->patterns->published++;
+        if (result == FRISBEE_AGAIN && packet->from.id == 0) conn->dropped++; // not even the memory to wait
     } else if (packet->from.id == 0) conn->dropped++;
     if (packet->from.id == 0) return true;
     reply[0] = frisbeei_result_status(result);
@@ -5106,8 +5212,9 @@ static void frisbeei_mine_free(frisbee_pool *pool, frisbeei_sub *sub) {
     frisbeei_sub_free(pool, sub);
 }
 
-static bool frisbeei_subscribe_send(frisbee_pool *pool, const frisbeei_sub *sub) {
+static bool frisbeei_subscribe_send(frisbee_pool *pool, frisbeei_sub *sub) {
     uint8_t payload[8 + FRISBEE_TOPIC_MAX + FRISBEE_GROUP_MAX];
+    sub->asked = true;
     payload[0] = sub->retained;
     payload[1] = sub->slow;
     frisbeei_put32(payload + 2, sub->limit);
@@ -5118,13 +5225,13 @@ static bool frisbeei_subscribe_send(frisbee_pool *pool, const frisbeei_sub *sub)
     return frisbeei_queue_own(pool, sub->conn, FRISBEEI_SUBSCRIBE, sub->number, payload, 8u + sub->topic_length + sub->group_length, false);
 }
 
-// A session has opened: its subscriptions are asked for (again).
+// A session has opened: subscriptions are asked for (again), but for those that on_open has just made.
 static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn) {
     uint32_t i;
     if (!conn->patterns || !conn->patterns->mine.count || !frisbeei_is_packets(conn)) return true;
     for (i = 0; i <= conn->patterns->mine.mask; i++) {
-        const frisbeei_sub *sub = (const frisbeei_sub *)conn->patterns->mine.slots[i].value;
-        if (sub && !frisbeei_subscribe_send(pool, sub)) return false;
+        frisbeei_sub *sub = (frisbeei_sub *)conn->patterns->mine.slots[i].value;
+        if (sub && !sub->asked && !frisbeei_subscribe_send(pool, sub)) return false;
     }
     return true;
 }
@@ -5194,6 +5301,7 @@ static void frisbeei_subs_end(frisbee_pool *pool, frisbeei_conn *conn) {
         if (sub) frisbeei_broker_end(pool, sub);
         else i++;
     }
+    if (pool->broker) frisbeei_broker_tell_ended(pool, conn);
     frisbeei_map_free(pool, &patterns->theirs);
     for (i = 0; patterns->mine.slots && i <= patterns->mine.mask;) {
         frisbeei_sub *sub = (frisbeei_sub *)patterns->mine.slots[i].value;
@@ -5201,7 +5309,10 @@ static void frisbeei_subs_end(frisbee_pool *pool, frisbeei_conn *conn) {
             frisbeei_mine_free(pool, sub);
             continue;
         }
-        if (sub) sub->dropped = sub->told = 0; // the next session counts anew
+        if (sub) {
+            sub->dropped = sub->told = 0; // the next session counts anew
+            sub->asked = false;
+        }
         i++;
     }
 }
@@ -5286,7 +5397,6 @@ static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn) {
 
 // Frisbee's own operations, and ours.
 static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
-    if (conn->patterns) frisbeei_streams_heard(pool, conn, operation);
     switch (operation) {
     case FRISBEEI_PING: // at most one answer waits: a flood of PINGs is not amplified
         if (conn->flags & (FRISBEEI_PONG_QUEUED | FRISBEEI_FINISH) || frisbeei_handing(conn)) break;
@@ -5298,6 +5408,7 @@ static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *co
             conn->rtt = rtt ? rtt : 1;
         }
         conn->pings = 0;
+        if (conn->patterns) frisbeei_streams_pong(pool, conn);
         break;
     case FRISBEEI_FENCE:
         conn->flags |= FRISBEEI_FENCED;
@@ -5404,6 +5515,7 @@ static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const u
     packet.from.conn.id = conn->id;
     packet.from.session = conn->session;
     pool->stop = false;
+    if (conn->patterns && size >= header) frisbeei_streams_first(pool, conn, frisbeei_get16(data + header - 6));
     while (size - at >= header) {
         const uint8_t *fields = data + at + header - 8;
         const uint32_t operation = frisbeei_get16(fields + 2), length = frisbeei_get32(fields + 4);
@@ -5910,9 +6022,9 @@ static void frisbeei_announce(frisbee_pool *pool, frisbeei_conn *conn) {
         conn->sessions++;
         if (conn->extra) conn->extra->retries = 0;
         if (frisbeei_is_packets(conn) && !(conn->flags & FRISBEEI_ACCEPTED)) frisbeei_ping(pool, conn); // so that the peer learns the wire
-        if (!frisbeei_subs_begin(pool, conn)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
         FRISBEEI_LOG(pool, FRISBEE_LOG_INFO, "connection open", "");
         if (desc->events && desc->events->on_open) desc->events->on_open(pool, frisbeei_handle(conn), conn->user);
+        if (frisbeei_may_deliver(conn) && !frisbeei_subs_begin(pool, conn)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
         if (conn->state == FRISBEEI_OPEN && conn->extra && conn->extra->protocol && !conn->extra->started && !conn->extra->hand)
             frisbeei_swap_protocol(pool, conn, conn->extra->protocol);
     }
@@ -6633,6 +6745,7 @@ static void frisbeei_expire_heartbeat(frisbee_pool *pool, frisbeei_conn *conn, i
 static bool frisbeei_is_late(const frisbee_pool *pool, const frisbeei_conn *conn, int64_t *next) {
     const bool begun = conn->flags & FRISBEEI_PARTIAL && frisbeei_may_read(conn);
     if (begun && frisbeei_due(pool, conn->packet_since, frisbeei_packet_limit(conn), next)) return true;
+    if (conn->flags & FRISBEEI_PUBLISH_FULL) return false; // it is we who keep it waiting
     return conn->state <= FRISBEEI_DRAINING && frisbeei_due(pool, conn->used, conn->profile->desc.idle_ms, next);
 }
 
@@ -8051,16 +8164,20 @@ FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub h
     frisbeei_clock_outside(pool);
     if (sub->list) { // at our broker
         if (conn && frisbeei_may_deliver(conn) && !frisbeei_queue_own(pool, conn, FRISBEEI_SUBSCRIBED, sub->number, &refused, 1, false))
-            return FRISBEE_NO_MEMORY;
+            return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
         frisbeei_broker_remove(pool, sub);
-        frisbeei_sub_free(pool, sub);
+        if (conn) { // on_unsubscribe comes from the next turn
+            sub->next = pool->broker->ended;
+            pool->broker->ended = sub;
+        } else frisbeei_sub_free(pool, sub);
         return FRISBEE_OK;
     }
     if (!frisbeei_may_deliver(conn)) {
         frisbeei_mine_free(pool, sub);
         return FRISBEE_OK;
     }
-    if (!frisbeei_queue_own(pool, conn, FRISBEEI_UNSUBSCRIBE, sub->number, NULL, 0, false)) return FRISBEE_NO_MEMORY;
+    if (!frisbeei_queue_own(pool, conn, FRISBEEI_UNSUBSCRIBE, sub->number, NULL, 0, false))
+        return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
     frisbeei_sub_forget(pool, sub);
     sub->ending = true; // its id is free again when the broker has answered
     return FRISBEE_OK;
@@ -8101,6 +8218,7 @@ static frisbee_result frisbeei_publish_there(frisbee_pool *pool, frisbeei_conn *
     if (length > (size_t)-1 - prefix) return FRISBEE_TOO_LARGE;
     result = frisbeei_may_send_packet(pool, conn, FRISBEEI_FIRST_OPERATION, prefix + length);
     if (result != FRISBEE_OK) return result;
+    if (desc && desc->on_reply && !frisbeei_patterns_need(pool, conn)) return FRISBEE_NO_MEMORY; // for what it says was lost
     if (frisbeei_over(pool, conn, conn->header + prefix + length, false)) return frisbeei_full(conn);
     at = frisbeei_room(pool, conn, conn->header + prefix + length); // it is put together in the queue itself
     if (!at) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
@@ -8198,6 +8316,7 @@ FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn 
     frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
     frisbeei_patterns *patterns;
     frisbeei_stream *stream;
+    uint32_t left;
     uint16_t first, last;
     frisbee_result result;
     if (out) out->id = 0;
@@ -8213,9 +8332,10 @@ FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn 
     if (patterns->peer == FRISBEEI_PEER_FRISBEE && patterns->peer_window == 0) return FRISBEE_REFUSED;
     first = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_STREAM + 1 : 1;
     last = conn->flags & FRISBEEI_ACCEPTED ? 65535 : FRISBEEI_LAST_CONNECTOR_STREAM;
-    if (patterns->live >= conn->profile->desc.max_streams || patterns->streams.count >= FRISBEEI_LAST_CONNECTOR_STREAM) return FRISBEE_EXHAUSTED;
-    while (frisbeei_map_get(pool, &patterns->streams, patterns->next_stream))
-        patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1);
+    if (patterns->live >= conn->profile->desc.max_streams) return FRISBEE_EXHAUSTED;
+    for (left = last - first + 1u; frisbeei_map_get(pool, &patterns->streams, patterns->next_stream) || frisbeei_id_buried(patterns, patterns->next_stream);
+         patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1))
+        if (left-- == 0) return FRISBEE_EXHAUSTED;
     stream = frisbeei_stream_new(pool, conn, patterns->next_stream, events ? events : conn->profile->desc.streams, user);
     if (!stream) return FRISBEE_NO_MEMORY;
     patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1);
@@ -8362,6 +8482,25 @@ FRISBEE_API frisbee_result frisbee_pool_stats(frisbee_pool *pool, frisbee_stats 
     return FRISBEE_OK;
 }
 
+// Messages that several share count for each.
+static size_t frisbeei_patterns_memory(const frisbeei_patterns *patterns) {
+    const frisbeei_map *maps[3];
+    size_t memory = sizeof *patterns + patterns->waiting.bytes, slots;
+    uint32_t i, m;
+    maps[0] = &patterns->streams;
+    maps[1] = &patterns->mine;
+    maps[2] = &patterns->theirs;
+    for (m = 0; m < 3; m++) {
+        slots = maps[m]->slots ? maps[m]->mask + 1 : 0;
+        memory += slots * sizeof *maps[m]->slots;
+        for (i = 0; i < slots; i++) {
+            const frisbeei_stream *stream = (const frisbeei_stream *)maps[m]->slots[i].value;
+            if (stream) memory += m == 0 ? sizeof *stream + stream->kept_room : sizeof(frisbeei_sub);
+        }
+    }
+    return memory;
+}
+
 FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn handle, frisbee_stats *stats) {
     const frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
     const frisbeei_chunk *chunk;
@@ -8376,8 +8515,9 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn h
         stats->delivered = conn->patterns->delivered;
         stats->lost = conn->patterns->lost + conn->patterns->peer_lost;
         stats->subs = conn->patterns->theirs.count;
+        stats->memory = frisbeei_patterns_memory(conn->patterns);
     }
-    stats->memory = sizeof *conn + conn->in_room + (conn->calls ? conn->calls->bytes : 0) + (conn->deferred ? conn->deferred->bytes : 0) +
+    stats->memory += sizeof *conn + conn->in_room + (conn->calls ? conn->calls->bytes : 0) + (conn->deferred ? conn->deferred->bytes : 0) +
                     (conn->extra ? sizeof *conn->extra + conn->extra->host_bytes : 0) + (conn->io ? sizeof *conn->io : 0);
     for (chunk = conn->out_head; chunk; chunk = chunk->next) stats->memory += frisbeei_chunk_bytes(chunk);
     return FRISBEE_OK;
@@ -8390,6 +8530,42 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn h
 __attribute__((unused))
 #endif
 static bool frisbeei_check(const frisbee_pool *pool);
+
+static bool frisbeei_check_waiting(const frisbeei_waiting *waiting) {
+    const frisbeei_sub *sub;
+    size_t bytes = 0;
+    for (sub = waiting->first; sub; sub = sub->next) {
+        const frisbeei_entry *entry, *before = NULL;
+        size_t own = 0;
+        uint32_t count = 0;
+        for (entry = sub->first; entry; before = entry, entry = entry->next) {
+            if (entry->before != before || entry->message->references == 0) return false;
+            own += entry->message->length + (size_t)FRISBEEI_MESSAGE_COST;
+            count++;
+        }
+        if (before != sub->last || count != sub->waiting || own != sub->waiting_bytes || !count || !sub->waits) return false;
+        if (!sub->next && sub != waiting->last) return false;
+        bytes += own;
+    }
+    return bytes == waiting->bytes;
+}
+
+static bool frisbeei_check_patterns(const frisbeei_conn *conn) {
+    const frisbeei_patterns *patterns = conn->patterns;
+    uint32_t live = 0, kept = 0, streams = 0, subs = 0, i;
+    for (i = 0; patterns->streams.slots && i <= patterns->streams.mask; i++) {
+        const frisbeei_stream *stream = (const frisbeei_stream *)patterns->streams.slots[i].value;
+        if (!stream) continue;
+        streams++;
+        live += stream->state != FRISBEEI_STREAM_SHUT;
+        kept += stream->kept != NULL;
+        if (stream->conn != conn || stream->key != patterns->streams.slots[i].key || stream->kept_at > stream->kept_size) return false;
+        if (stream->kept_size > stream->kept_room || (stream->kept && stream->kept_at == stream->kept_size)) return false;
+    }
+    for (i = 0; patterns->theirs.slots && i <= patterns->theirs.mask; i++) subs += patterns->theirs.slots[i].value != NULL;
+    return streams == patterns->streams.count && live == patterns->live && kept == patterns->kept &&
+           subs == patterns->theirs.count && frisbeei_check_waiting(&patterns->waiting);
+}
 
 static bool frisbeei_check_conn(const frisbee_pool *pool, frisbeei_conn *conn) {
     const frisbeei_chunk *chunk;
@@ -8417,6 +8593,7 @@ static bool frisbeei_check_conn(const frisbee_pool *pool, frisbeei_conn *conn) {
     for (i = 0; conn->deferred && i <= conn->deferred->mask; i++) keys += conn->deferred->keys[i] != 0;
     if (conn->deferred && (keys != conn->deferred->count || keys > conn->profile->desc.max_deferred)) return false;
     if (conn->timer_slot && pool->timers[conn->timer_slot - 1] != frisbeei_index(conn)) return false;
+    if (conn->patterns && !frisbeei_check_patterns(conn)) return false;
     return !(conn->flags & FRISBEEI_PARTIAL) || conn->in_size > 0;
 }
 
@@ -8431,6 +8608,7 @@ static bool frisbeei_check(const frisbee_pool *pool) {
     }
     for (i = 1; i < pool->timer_count; i++)
         if (frisbeei_at(pool, pool->timers[(i - 1) / 2])->timer_at > frisbeei_at(pool, pool->timers[i])->timer_at) return false;
+    if (pool->broker && !frisbeei_check_waiting(&pool->broker->local)) return false;
     return count == pool->conn_count && timers == pool->timer_count && pool->memory <= pool->desc.max_memory && !pool->packet && !pool->depth;
 }
 #endif
