@@ -49,8 +49,8 @@
         FRISBEE_POLLER           FRISBEE_POLLER_EPOLL (default on Linux), _POLL (default on other Unix systems), _NONE: no sockets, no
                                  operating system; only frisbee_attach, with the pool's clock from its description
         FRISBEE_NO_THREADS       no pthreads: host names need the pool's resolve hook (frisbee_remote needs no threads)
-        FRISBEE_NO_PUBSUB        leaves publish and subscribe out: its functions answer FRISBEE_UNSUPPORTED
-        FRISBEE_NO_STREAMS       leaves streams out, in the same way
+        FRISBEE_NO_PUBSUB        leaves publish and subscribe out: its functions, and the creation of a broker, answer FRISBEE_UNSUPPORTED
+        FRISBEE_NO_STREAMS       leaves streams out: its functions answer that, connections do without
         FRISBEE_LOG_LEVEL        0 nothing, 1 errors, 2 warnings (default), 3 information: what is compiled in for the log callback
         FRISBEE_MALLOC(n)        with FRISBEE_REALLOC(p,n) and FRISBEE_FREE(p): the allocator of pools that bring none
         FRISBEE_EVENTS           connections served between two looks at the poller (64)
@@ -184,6 +184,8 @@
     Topics are 1 to 16 tokens divided by '.', 255 bytes at most; a token is one or more bytes other than '.', '*', '>', space and control
     characters (0 to 32, 127). A subscription may have `*` for exactly one token and `>`, at the end, for one or more.
     One that matches several subscriptions of a connection is delivered once for each, under that subscription's handle.
+    Finding who gets a message costs what its topic is long, however many subscribe; but patterns with many `*` are tried in all combinations
+    that exist, up to as many as there are patterns: a broker for strangers refuses such in may_subscribe.
     Groups: of the subscriptions with the same group name (whatever their topics, if they match) one gets each message: in turn, and
     preferably one that is not full.
     Order: each subscription gets the messages of one publisher (with LATEST: on one topic) as they were published, each at most once. There is no
@@ -204,7 +206,8 @@
         FRISBEE_SLOW_BLOCK     nothing is dropped: the publisher waits. A publishing connection is not read until there is room (its
                                packets stay in order, its heartbeats go on); frisbee_publish with FRISBEE_LOCAL answers AGAIN, and
                                on_writable of the broker follows. Such a subscriber can stop others, so it must be allowed: broker.allow_block
-    Nothing is dropped in silence: a subscriber is told before the next message how many it has missed (message.dropped); the broker's
+    Nothing is dropped in silence: a subscriber is told with the next message how many it has missed (message.dropped; some that still wait
+    may be older than those); the broker's
     program sees it in frisbee_sub_info, the publisher in frisbee_stats.lost (a publisher over a connection: as of its last confirmed
     publish). For each subscription, at any time: messages that matched = delivered + dropped + waiting. Messages that are dropped for want of memory
     count, too. Those that were delivered into the queue of a connection that then ends are as lost as all that is on its way.
@@ -230,11 +233,11 @@
     Between two frisbee.h peers a sender has stream_window bytes of credit on each stream (and may overdraw it by one message);
     what on_data has returned from is given back in halves of the window; without credit frisbee_stream_send answers AGAIN. Before the
     peer is known (the first round trip) the credit is 16 KiB. Stock peers know no credit: what they send to a paused stream is kept
-    up to the same bound, stream_window + 16 KiB + one message, and then the stream is closed, EXHAUSTED: pause their streams briefly. A stock peer
-    that does not read one of its streams for 4,096 messages stops its whole connection; that is its own limit.
+    up to the same bound, stream_window + 16 KiB + one message, and then the stream is closed, EXHAUSTED: pause their streams briefly. (A kept
+    message takes 4 bytes besides.) A stock peer that does not read one of its streams for some thousand messages stops its whole connection.
     Ids: the side that connected opens 1..32767, the side that accepted 32768..65535; a stock peer opens what it likes. The id of a closed
     stream is not used again, and what still comes for it is dropped, until the peer has confirmed the close (frisbee.h: by a close;
-    stock: by the PONG to a later PING).
+    stock: by the PONG to a second PING, a quarter of a second after the first).
 
     11. THE WIRE
     ============
@@ -251,7 +254,8 @@
                              acceptor whose first packet is none, has a stock peer. Later bytes of a HELLO are ignored
         0xFF03 CREDIT        id: the stream; u32 bytes more that may be sent on it
         Each direction of a stream starts with the receiver's window as credit; a message costs its length and may be sent while credit is
-        above 0. Between peers that exchanged HELLO each close (empty STREAM packet) is answered by one, unless it is itself the answer.
+        above 0. Between peers that exchanged HELLO each close (empty STREAM packet) is answered by one, unless it is itself the answer; a
+        stock peer's close is if the stream was opened on this side.
     Publish and subscribe. u8 and u16, u32, u64 big-endian; text without terminator. Ids of subscriptions are the subscriber's choice:
         0xFF10 SUBSCRIBE     id: of the subscription; u8 flags (1: retained values wanted), u8 policy (0 DROP_NEW, 1 DROP_OLD, 2 LATEST,
                              3 CLOSE, 4 BLOCK), u32 limit in bytes (0: 1 MiB; a broker lowers it to its maximum), u8 length, topic,
@@ -361,7 +365,7 @@ typedef enum frisbee_result {
     FRISBEE_HIJACKED = -15,    // the connection was, or is about to be, handed over
     FRISBEE_DESTROYED = -16,   // the pool was destroyed
     FRISBEE_SYSTEM = -17,      // the operating system said no: frisbee_system_error, or system_error beside the result
-    FRISBEE_UNSUPPORTED = -18  // this build has no sockets, no threads or no descriptor to wait on
+    FRISBEE_UNSUPPORTED = -18  // this build has no sockets, no threads or no descriptor to wait on, or leaves it out; a peer that is no broker
 } frisbee_result;
 
 // The name of a result, such as "FRISBEE_TIMED_OUT"; a constant string, never NULL. Any thread.
@@ -793,9 +797,9 @@ FRISBEE_API frisbee_result frisbee_upgrade(frisbee_pool *pool, frisbee_conn conn
 
 #define FRISBEE_LOCAL (frisbeei_local()) // in place of a connection: this pool's own broker
 static inline frisbee_conn frisbeei_local(void) {
-    frisbee_conn none;
-    none.id = 0;
-    return none;
+    frisbee_conn local;
+    local.id = 1; // no connection's
+    return local;
 }
 
 enum { FRISBEE_TOPIC_MAX = 255, FRISBEE_TOPIC_TOKENS = 16, FRISBEE_GROUP_MAX = 64 }; // bytes, tokens, bytes
@@ -905,8 +909,8 @@ FRISBEE_API frisbee_result frisbee_topic_count(frisbee_pool *pool, const char *t
 // >>streams: section 10 of the manual
 
 // Opens a stream; nothing is sent until its first message. events NULL: those of the connection's description. `user` goes to them. NOT_SENT:
-// the connection is not open (open streams in on_open). INVALID: its description has no `streams`. EXHAUSTED: max_streams, or ids. CLOSED: also a peer
-// that has ended.
+// the connection is not open (open streams in on_open). INVALID: its description has no `streams`. EXHAUSTED: max_streams, or ids. REFUSED: the
+// peer takes none. CLOSED: also a peer that has ended.
 FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn conn, const frisbee_stream_events *events, void *user,
                                                frisbee_stream *stream);
 
@@ -1206,12 +1210,14 @@ enum {
     FRISBEEI_PUBLISH_FLUSH = 32768,     // a subscriber's queue is written when it holds more, before the turn ends
     FRISBEEI_MESSAGE_COST = 62,         // what a waiting message counts beside its payload with topic, flags and a length: 64 in all
     FRISBEEI_RETAINED_COST = 510,       // and a retained one
+    FRISBEEI_BATCH = 256,               // messages that are passed on together
     FRISBEEI_GROUP_TRIES = 16,          // members of a group that are asked for room
     FRISBEEI_LARGE = 16384,             // payloads from here on are written from where they are
     FRISBEEI_SPANS = 64,                // pieces in one system call
     FRISBEEI_PAGE = 64,                 // connections in a page of the slab
     FRISBEEI_SMALL = 1024,              // bytes in a small input buffer
-    FRISBEEI_SPARE_CHUNKS = 2,          // large pieces of queue kept for the next turn
+    FRISBEEI_SPARE_CHUNKS = 16,         // large pieces of queue kept for the next turn; those that a turn did not use go, but for
+    FRISBEEI_LAST_CHUNKS = 2,
     FRISBEEI_SPARE_SMALLS = 8,          // small input buffers kept for the next partial packet
     FRISBEEI_MANY_CHUNKS = 2,           // so many large pieces are in use: other queues begin with a small one
     FRISBEEI_SMALL_CHUNK = 2048,
@@ -1222,6 +1228,7 @@ enum {
     FRISBEEI_ADDRESSES = 8,             // of one name
     FRISBEEI_LINGER_MS = 2000,          // after our end, for the peer's
     FRISBEEI_WAIT_WIRE_MS = 1000,
+    FRISBEEI_FENCE_MS = 250,            // from a PONG to the PING that confirms closed streams
     FRISBEEI_LONGEST_QUEUE = 1 << 30,   // a queue holds at most three times its limit, in 32 bits
     FRISBEEI_LONGEST_MS = 1 << 30,      // ticks of 32 bits tell the order of times only within half their range
     FRISBEEI_ACCEPTS = 64,              // of one listener in a turn
@@ -1362,7 +1369,7 @@ typedef struct frisbeei_stream {
     uint16_t id;
     uint8_t state, todo;
     int8_t reason;
-    bool paused, known, wants; // known: the peer has seen it; wants: on_writable
+    bool paused, known, own, wants; // known: the peer has seen it; own: opened here; wants: on_writable
     bool ended;                // the peer has closed it
     bool owes_close, owes_credit; // packets that found no room in the queue
 } frisbeei_stream;
@@ -1412,7 +1419,7 @@ typedef struct frisbeei_node {
 
 // A subscription: of a peer or this program at our broker, or of ours at a peer's. Topic and group lie behind the struct, each with a 0.
 typedef struct frisbeei_sub {
-    uint64_t id, peer; // the handle; its connection's, 0: this program
+    uint64_t id, peer; // the handle; its connection's, or FRISBEE_LOCAL's
     struct frisbeei_conn *conn;
     frisbeei_list *list; // at our broker; NULL: at the peer's
     frisbeei_entry *first, *last;
@@ -1439,6 +1446,14 @@ typedef struct frisbeei_waiting { // subscriptions with waiting messages, in tur
     size_t bytes;
 } frisbeei_waiting;
 
+// A message on its way to its subscribers.
+typedef struct frisbeei_publication {
+    const uint8_t *payload; // as on the wire: flags, length of topic, topic, data
+    size_t length;
+    uint64_t publisher;       // handle of its connection; 0: this program
+    frisbeei_message *shared; // the same, once somebody has to keep it
+} frisbeei_publication;
+
 typedef struct frisbeei_broker_state {
     frisbee_broker desc;
     frisbeei_node topics, groups;
@@ -1449,6 +1464,8 @@ typedef struct frisbeei_broker_state {
     uint32_t matched_count, matched_room;
     uint64_t stamp;
     size_t retained_bytes;
+    frisbeei_publication *batch; // messages of one publisher on one topic that came together
+    uint32_t batch_count;
     frisbeei_waiting local;
     frisbeei_sub *ended; // by frisbee_unsubscribe: on_unsubscribe is due
     struct frisbeei_conn *held, *held_last; // publishers that wait
@@ -1463,6 +1480,8 @@ typedef struct frisbeei_patterns {
     frisbeei_stream *todo, *todo_last;
     frisbeei_dead *dead, *dying; // dying: a stock peer confirms these, all at once, by the PONG to PING `fence`; dead: the next ones
     uint64_t pings, pongs, fence; // of this session
+    uint32_t fence_since; // tick of the first PONG behind the closes
+    uint8_t fence_stage;
     uint32_t live, kept, peer_window; // streams not yet told their end; those with kept messages
     uint16_t next_stream, next_sub;
     uint8_t peer;
@@ -1620,7 +1639,7 @@ struct frisbee_pool {
     int64_t shut_at;
     frisbeei_chunk *spare_chunks, *released, *released_tail;
     uint8_t *spare_smalls;
-    uint32_t spare_chunk_count, spare_small_count, large_chunks;
+    uint32_t spare_chunk_count, spare_chunk_low, spare_small_count, large_chunks; // low: the least there were in this turn
     frisbee_remote *remote;
     uint8_t *wait_data;
     uint32_t wait_room;
@@ -1664,6 +1683,7 @@ static void frisbeei_resume(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_message_drop(frisbee_pool *pool, frisbeei_message *message);
 static bool frisbeei_pump(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn);
+static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_ended_done(frisbee_pool *pool, frisbeei_conn *conn);
 
@@ -2164,7 +2184,7 @@ static frisbeei_chunk *frisbeei_chunk_new(frisbee_pool *pool, size_t room) {
     if (room == pool->chunk_bytes && pool->spare_chunks) {
         chunk = pool->spare_chunks;
         pool->spare_chunks = chunk->next;
-        pool->spare_chunk_count--;
+        if (--pool->spare_chunk_count < pool->spare_chunk_low) pool->spare_chunk_low = pool->spare_chunk_count;
     } else chunk = (frisbeei_chunk *)frisbeei_allocate(pool, sizeof *chunk + room);
     if (!chunk) return NULL;
     memset(chunk, 0, sizeof *chunk);
@@ -2185,6 +2205,17 @@ static void frisbeei_chunk_free(frisbee_pool *pool, frisbeei_chunk *chunk) {
         }
     }
     frisbeei_give_back(pool, chunk, frisbeei_chunk_bytes(chunk));
+}
+
+// At the end of a turn: one of the spare pieces that nobody needed in it is given back.
+static void frisbeei_chunks_spare(frisbee_pool *pool) {
+    if (pool->spare_chunk_low > FRISBEEI_LAST_CHUNKS) {
+        frisbeei_chunk *chunk = pool->spare_chunks;
+        pool->spare_chunks = chunk->next;
+        pool->spare_chunk_count--;
+        frisbeei_give_back(pool, chunk, frisbeei_chunk_bytes(chunk));
+    }
+    pool->spare_chunk_low = pool->spare_chunk_count;
 }
 
 static void frisbeei_chunk_append(frisbeei_conn *conn, frisbeei_chunk *chunk) {
@@ -2884,8 +2915,9 @@ static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
         conn->flags &= ~(uint32_t)FRISBEEI_WANT_WRITABLE;
         if (desc->events && desc->events->on_writable) frisbeei_work(pool, conn, FRISBEEI_WORK_WRITABLE);
         if (conn->patterns && conn->patterns->streams.count) frisbeei_streams_room(pool, conn);
+        if (pool->fixed && conn->flags & FRISBEEI_OPENED && frisbeei_may_deliver(conn)) (void)frisbeei_subs_begin(pool, conn);
     }
-    if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4) {
+    if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4 && (!pool->fixed || conn->queued <= desc->low_water)) {
         conn->flags &= ~(uint32_t)(FRISBEEI_REPLIES_FULL | FRISBEEI_UNWATCHED);
         conn->heard = pool->tick;
         frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
@@ -3637,12 +3669,28 @@ static bool frisbeei_dead_set(frisbee_pool *pool, frisbeei_dead **dead, uint16_t
     return true;
 }
 
-// The next PING is behind all closes so far; its PONG, from a stock peer, is behind all that the peer sent before it saw them.
+// The next PING is behind all closes so far, and a stock peer has seen them when its PONG comes. One of its writers may still be about to write
+// to a closed stream then, so that it is the PONG to a PING some time later that confirms them.
 static void frisbeei_dead_rotate(frisbeei_patterns *patterns) {
     patterns->dying = patterns->dead;
     patterns->dead = NULL;
     patterns->fence = patterns->pings + 1;
+    patterns->fence_stage = 0;
     patterns->fence_wanted = patterns->dying != NULL;
+}
+
+static void frisbeei_dead_pong(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_patterns *patterns = conn->patterns;
+    if (!patterns->dying || patterns->pongs < patterns->fence || patterns->fence_stage == 1) return;
+    if (patterns->fence_stage == 0) {
+        patterns->fence_stage = 1;
+        patterns->fence_since = pool->tick;
+        frisbeei_timer_in(pool, conn, FRISBEEI_FENCE_MS);
+        return;
+    }
+    frisbeei_dead_free(pool, &patterns->dying);
+    frisbeei_dead_rotate(patterns);
+    if (patterns->fence_wanted) frisbeei_dirty(pool, conn); // the flush sends the PING
 }
 
 // A close was queued: what still comes for this id is dropped until the peer has confirmed it.
@@ -3689,7 +3737,8 @@ static void frisbeei_stream_end(frisbee_pool *pool, frisbeei_stream *stream, fri
     stream->state = FRISBEEI_STREAM_ENDED;
     stream->reason = (int8_t)reason;
     stream->owes_credit = false;
-    stream->owes_close = stream->known && (!stream->ended || stream->conn->patterns->peer == FRISBEEI_PEER_FRISBEE);
+    // a stock peer takes what was under way to it for the beginning of another stream: where the id is ours, a close can only end that
+    stream->owes_close = stream->known && (!stream->ended || stream->own || stream->conn->patterns->peer == FRISBEEI_PEER_FRISBEE);
     frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_TELL);
     if (stream->owes_close) frisbeei_stream_pay(pool, stream);
 }
@@ -3760,7 +3809,7 @@ static void frisbeei_stream_keep(frisbee_pool *pool, frisbeei_stream *stream, co
 // Hands out what was kept, until it is all gone or the stream is paused again.
 static void frisbeei_stream_release(frisbee_pool *pool, frisbeei_stream *stream) {
     while (stream->kept_at < stream->kept_size && stream->state == FRISBEEI_STREAM_OPEN && !stream->paused &&
-           stream->conn->state == FRISBEEI_OPEN && !pool->ending) {
+           stream->conn->state == FRISBEEI_OPEN && !(stream->conn->flags & FRISBEEI_PAUSED) && !pool->ending) {
         const uint8_t *at = stream->kept + stream->kept_at;
         uint32_t length;
         memcpy(&length, at, sizeof length);
@@ -3808,6 +3857,16 @@ static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn) {
             frisbeei_stream_bury(pool, stream);
             i--; // another one may lie there now
         }
+    }
+}
+
+// The connection is no longer paused: what was kept meanwhile goes on.
+static void frisbeei_streams_resume(frisbee_pool *pool, frisbeei_conn *conn) {
+    const frisbeei_map *map = &conn->patterns->streams;
+    uint32_t i;
+    for (i = 0; i <= map->mask; i++) {
+        frisbeei_stream *stream = (frisbeei_stream *)map->slots[i].value;
+        if (stream && stream->state == FRISBEEI_STREAM_OPEN && stream->kept && !stream->paused) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_KEPT);
     }
 }
 
@@ -3882,7 +3941,7 @@ static void frisbeei_hello_input(frisbee_pool *pool, frisbeei_conn *conn, const 
     }
     window = frisbeei_get32((const uint8_t *)packet->data);
     if (conn->patterns && conn->patterns->begun && conn->patterns->peer == FRISBEEI_PEER_UNKNOWN) {
-        if (conn->flags & FRISBEEI_ACCEPTED && !frisbeei_hello(pool, conn, true)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        if (conn->flags & FRISBEEI_ACCEPTED && frisbeei_may_deliver(conn) && !frisbeei_hello(pool, conn, true)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
         else frisbeei_peer_known(pool, conn, FRISBEEI_PEER_FRISBEE, (uint32_t)frisbeei_least(window, 1u << 30));
     } else if (conn->flags & FRISBEEI_ACCEPTED && !(conn->patterns && conn->patterns->begun)) {
         if (frisbeei_may_deliver(conn) && !frisbeei_hello(pool, conn, true)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
@@ -3952,7 +4011,7 @@ static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const
     }
     if (!stream && frisbeei_id_buried(patterns, packet->from.id)) {
         if (packet->length) conn->dropped++;
-        else if (patterns->peer == FRISBEEI_PEER_FRISBEE) { // confirmed
+        else { // confirmed
             frisbeei_dead_clear(pool, &patterns->dead, packet->from.id);
             frisbeei_dead_clear(pool, &patterns->dying, packet->from.id);
         }
@@ -3981,14 +4040,12 @@ static void frisbeei_streams_pong(frisbee_pool *pool, frisbeei_conn *conn) {
     if (!patterns->begun) return;
     if (patterns->peer == FRISBEEI_PEER_UNKNOWN) frisbeei_peer_known(pool, conn, FRISBEEI_PEER_STOCK, 0);
     patterns->pongs++;
-    if (patterns->peer != FRISBEEI_PEER_STOCK || !patterns->dying || patterns->pongs < patterns->fence) return;
-    frisbeei_dead_free(pool, &patterns->dying);
-    frisbeei_dead_rotate(patterns);
-    if (patterns->fence_wanted) frisbeei_dirty(pool, conn); // the flush sends the PING
+    if (patterns->peer == FRISBEEI_PEER_STOCK) frisbeei_dead_pong(pool, conn);
 }
 #else
 static void frisbeei_streams_run(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
 static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
+static void frisbeei_streams_resume(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
 static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) { (void)pool, (void)conn, (void)reason; }
 static bool frisbeei_streams_begin(frisbee_pool *pool, frisbeei_conn *conn) {
     (void)pool, (void)conn;
@@ -4327,7 +4384,7 @@ static frisbeei_sub *frisbeei_sub_new(frisbee_pool *pool, frisbeei_conn *conn, c
     if (++pool->generation == 0) pool->generation = 1;
     sub->id = (uint64_t)pool->generation << 32 | index;
     sub->conn = conn;
-    sub->peer = conn ? conn->id : 0;
+    sub->peer = conn ? conn->id : FRISBEE_LOCAL.id;
     sub->topic_length = (uint8_t)topic->length;
     sub->group_length = (uint8_t)group_length;
     memcpy(frisbeei_sub_topic(sub), topic->text, topic->length);
@@ -4481,21 +4538,13 @@ static void frisbeei_sub_empty(frisbee_pool *pool, frisbeei_sub *sub) {
 
 // >>delivering
 
-typedef struct frisbeei_publication {
-    frisbeei_topic topic;
-    const uint8_t *payload; // as on the wire: flags, length of topic, topic, data
-    size_t length;
-    uint64_t publisher;       // handle of its connection; 0: this program
-    frisbeei_message *shared; // the same, once somebody has to keep it
-} frisbeei_publication;
-
 static frisbeei_message *frisbeei_share(frisbee_pool *pool, frisbeei_publication *publication) {
     frisbeei_message *message = publication->shared;
     if (message) return message;
     message = frisbeei_message_new(pool, publication->length, publication->publisher);
     if (!message) return NULL;
     memcpy(frisbeei_message_bytes(message), publication->payload, publication->length);
-    message->hash = frisbeei_hash(pool, 0, publication->topic.text, publication->topic.length);
+    message->hash = frisbeei_hash(pool, 0, publication->payload + 2, publication->payload[1]);
     return publication->shared = message;
 }
 
@@ -4644,8 +4693,9 @@ static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_pu
 
 static void frisbeei_sub_give(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
     frisbeei_conn *conn = sub->conn;
-    // while its queue is in the cache; and a subscriber that keeps up must not seem slow because much is published in one turn
-    if (conn && conn->queued > FRISBEEI_PUBLISH_FLUSH && !conn->io && frisbeei_may_write(conn)) frisbeei_flush_conn(pool, conn);
+    // before too much is queued, while it is in the cache; and a subscriber that keeps up must not seem slow because much is published in one turn
+    const uint32_t much = publication->length < FRISBEEI_SHARE ? FRISBEEI_PUBLISH_FLUSH : 4 * FRISBEEI_PUBLISH_FLUSH;
+    if (conn && conn->queued > much && !conn->io && frisbeei_may_write(conn)) frisbeei_flush_conn(pool, conn);
     if (FRISBEEI_LIKELY(frisbeei_sub_direct(pool, sub, publication->length)) && frisbeei_sub_queue(pool, sub, publication)) return;
     frisbeei_sub_wait(pool, sub, publication);
 }
@@ -4737,15 +4787,15 @@ static void frisbeei_retained_drop(frisbee_pool *pool, frisbeei_node *node) {
 }
 
 // Keeps the message as its topic's last value; one without data clears it. EXHAUSTED: not kept, and what was before is forgotten.
-static frisbee_result frisbeei_retain(frisbee_pool *pool, const frisbeei_publication *publication) {
+static frisbee_result frisbeei_retain(frisbee_pool *pool, const frisbeei_topic *topic, const frisbeei_publication *publication) {
     frisbeei_broker_state *broker = pool->broker;
     const size_t cost = publication->length + FRISBEEI_RETAINED_COST;
-    frisbeei_node *node = frisbeei_path_find(pool, &publication->topic), *at;
+    frisbeei_node *node = frisbeei_path_find(pool, topic), *at;
     frisbeei_message *message;
     if (node) frisbeei_retained_drop(pool, node);
-    if (publication->length == 2 + publication->topic.length) return FRISBEE_OK;
+    if (publication->length == 2 + topic->length) return FRISBEE_OK;
     if (cost > broker->desc.max_retained || broker->retained_bytes > broker->desc.max_retained - cost) return FRISBEE_EXHAUSTED;
-    node = frisbeei_path_need(pool, &publication->topic);
+    node = frisbeei_path_need(pool, topic);
     if (!node) return FRISBEE_EXHAUSTED;
     message = frisbeei_message_new(pool, publication->length, publication->publisher);
     if (!message) {
@@ -4754,36 +4804,70 @@ static frisbee_result frisbeei_retain(frisbee_pool *pool, const frisbeei_publica
     }
     memcpy(frisbeei_message_bytes(message), publication->payload, publication->length);
     frisbeei_message_bytes(message)[0] |= 2;
-    message->hash = frisbeei_hash(pool, 0, publication->topic.text, publication->topic.length);
+    message->hash = frisbeei_hash(pool, 0, topic->text, topic->length);
     node->retained = message;
     for (at = node; at; at = at->parent) at->retained_below++;
     broker->retained_bytes += cost;
     return FRISBEE_OK;
 }
 
-// Passes a message on. AGAIN: a subscription that blocks is full, nothing was done. EXHAUSTED: passed on, but not retained.
-static frisbee_result frisbeei_publish(frisbee_pool *pool, frisbeei_publication *publication, uint32_t *copies) {
-    frisbeei_broker_state *broker = pool->broker;
-    frisbee_result result = FRISBEE_OK;
-    uint32_t i, at;
-    frisbeei_match(pool, &publication->topic);
-    if (frisbeei_publish_blocked(pool, publication->length)) return FRISBEE_AGAIN;
-    if (publication->payload[0] & 1) result = frisbeei_retain(pool, publication);
-    pool->total.published++;
-    *copies = 0;
+// Gives messages on one topic to the lists that matched, a subscriber at a time: what it needs is in the cache, and its queue is written and
+// given back before the next one's is filled. Answers how many subscriptions they went to.
+static uint32_t frisbeei_spread(frisbee_pool *pool, frisbeei_publication *publications, uint32_t count) {
+    const frisbeei_broker_state *broker = pool->broker;
+    uint32_t i, at, k, copies = 0;
+    pool->total.published += count;
     for (i = 0; i < broker->matched_count; i++) {
         frisbeei_list *list = broker->matched[i];
         if (list->group) {
-            frisbeei_sub_give(pool, frisbeei_pick(pool, list->group, publication->length, &at), publication);
-            list->group->turn = at + 1;
-            ++*copies;
+            for (k = 0; k < count; k++) {
+                frisbeei_sub_give(pool, frisbeei_pick(pool, list->group, publications[k].length, &at), &publications[k]);
+                list->group->turn = at + 1;
+            }
+            copies++;
             continue;
         }
-        for (at = 0; at < list->count; at++) frisbeei_sub_give(pool, list->subs[at], publication);
-        *copies += list->count;
+        for (at = 0; at < list->count; at++)
+            for (k = 0; k < count; k++) frisbeei_sub_give(pool, list->subs[at], &publications[k]);
+        copies += list->count;
     }
-    if (publication->shared) frisbeei_message_drop(pool, publication->shared);
-    publication->shared = NULL;
+    for (k = 0; k < count; k++)
+        if (publications[k].shared) frisbeei_message_drop(pool, publications[k].shared);
+    return copies;
+}
+
+// Passes on what was collected. Before anything that could tell the difference.
+static void frisbeei_batch_end(frisbee_pool *pool) {
+    frisbeei_broker_state *broker = pool->broker;
+    const uint32_t count = broker->batch_count;
+    frisbeei_topic topic;
+    if (!count) return;
+    broker->batch_count = 0;
+    (void)frisbeei_topic_parse((const char *)broker->batch[0].payload + 2, broker->batch[0].payload[1], false, &topic);
+    frisbeei_match(pool, &topic);
+    (void)frisbeei_spread(pool, broker->batch, count);
+}
+
+// Collects a message, if it may be: where nobody blocks, nothing is retained and no answer is wanted. The payloads stay where they are until
+// the end of the dispatch that they came with.
+static bool frisbeei_batch_add(frisbee_pool *pool, const frisbeei_publication *publication) {
+    frisbeei_broker_state *broker = pool->broker;
+    const uint8_t *first = broker->batch_count ? broker->batch[0].payload : publication->payload;
+    if (broker->blocking || publication->payload[0] || !broker->batch) return false;
+    if (first[1] != publication->payload[1] || memcmp(first + 2, publication->payload + 2, first[1]) != 0) frisbeei_batch_end(pool);
+    broker->batch[broker->batch_count++] = *publication;
+    if (broker->batch_count == FRISBEEI_BATCH) frisbeei_batch_end(pool);
+    return true;
+}
+
+// Passes a message on. AGAIN: a subscription that blocks is full, nothing was done. EXHAUSTED: passed on, but not retained.
+static frisbee_result frisbeei_publish(frisbee_pool *pool, const frisbeei_topic *topic, frisbeei_publication *publication, uint32_t *copies) {
+    frisbee_result result = FRISBEE_OK;
+    frisbeei_batch_end(pool);
+    frisbeei_match(pool, topic);
+    if (frisbeei_publish_blocked(pool, publication->length)) return FRISBEE_AGAIN;
+    if (publication->payload[0] & 1) result = frisbeei_retain(pool, topic, publication);
+    *copies = frisbeei_spread(pool, publication, 1);
     return result;
 }
 
@@ -4794,8 +4878,6 @@ static void frisbeei_retained_give(frisbee_pool *pool, frisbeei_sub *sub, frisbe
     publication.length = message->length;
     publication.publisher = message->publisher;
     publication.shared = message;
-    publication.topic.text = (const char *)publication.payload + 2;
-    publication.topic.length = publication.payload[1];
     frisbeei_sub_give(pool, sub, &publication);
 }
 
@@ -4844,6 +4926,7 @@ static frisbee_result frisbeei_broker_new(frisbee_pool *pool) {
         return FRISBEE_NO_MEMORY;
     }
     memset(broker->buckets, 0, broker->bucket_count * sizeof *broker->buckets);
+    if (!pool->fixed) broker->batch = (frisbeei_publication *)frisbeei_heap_take(pool, FRISBEEI_BATCH * sizeof *broker->batch);
     pool->broker = broker;
     return FRISBEE_OK;
 }
@@ -4863,6 +4946,7 @@ static frisbee_result frisbeei_broker_add(frisbee_pool *pool, frisbeei_conn *con
     frisbeei_node *node;
     frisbeei_list *list;
     frisbeei_sub *sub = NULL;
+    frisbeei_batch_end(pool); // it gets nothing from before
     if (broker->count >= broker->desc.max_subs || (conn && conn->patterns->theirs.count >= broker->desc.max_conn_subs)) return FRISBEE_EXHAUSTED;
     node = frisbeei_path_need(pool, &wanted->topic);
     if (!node) return FRISBEE_NO_MEMORY;
@@ -4898,8 +4982,11 @@ static frisbee_result frisbeei_broker_add(frisbee_pool *pool, frisbeei_conn *con
 static void frisbeei_broker_remove(frisbee_pool *pool, frisbeei_sub *sub) {
     frisbeei_broker_state *broker = pool->broker;
     frisbeei_list *list = sub->list;
-    const uint32_t waiting = sub->waiting;
-    const size_t waiting_bytes = sub->waiting_bytes;
+    uint32_t waiting;
+    size_t waiting_bytes;
+    frisbeei_batch_end(pool);
+    waiting = sub->waiting;
+    waiting_bytes = sub->waiting_bytes;
     frisbeei_waiting_remove(frisbeei_waiting_of(pool, sub), sub);
     frisbeei_sub_empty(pool, sub);
     sub->waiting = waiting; // as it was, for on_unsubscribe
@@ -5072,6 +5159,7 @@ static void frisbeei_broker_free(frisbee_pool *pool) {
     if (!broker) return;
     frisbeei_heap_give(pool, broker->matched, broker->matched_room * sizeof *broker->matched);
     frisbeei_heap_give(pool, broker->buckets, broker->bucket_count * sizeof *broker->buckets);
+    frisbeei_heap_give(pool, broker->batch, broker->batch ? FRISBEEI_BATCH * sizeof *broker->batch : 0);
     frisbeei_heap_give(pool, broker, sizeof *broker);
     pool->broker = NULL;
 }
@@ -5172,6 +5260,7 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
     const uint8_t *at = (const uint8_t *)packet->data;
     frisbeei_publication publication;
     frisbee_result result;
+    frisbeei_topic topic;
     uint32_t copies = 0;
     uint8_t reply[13];
     if (packet->length < 2 || packet->length < 2u + at[1]) {
@@ -5184,12 +5273,16 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
     publication.publisher = conn->id;
     publication.shared = NULL;
     if (!pool->broker) result = FRISBEE_UNSUPPORTED;
-    else if (!frisbeei_topic_parse((const char *)at + 2, at[1], false, &publication.topic)) result = FRISBEE_INVALID;
-    else result = frisbeei_publish_check(pool, conn, &publication.topic);
+    else if (!frisbeei_topic_parse((const char *)at + 2, at[1], false, &topic)) result = FRISBEE_INVALID;
+    else result = frisbeei_publish_check(pool, conn, &topic);
     if (conn->state != FRISBEEI_OPEN || pool->ending) return true;
     if (result == FRISBEE_OK) {
         const bool counted = frisbeei_patterns_need(pool, conn);
-        result = frisbeei_publish(pool, &publication, &copies);
+        if (packet->from.id == 0 && frisbeei_batch_add(pool, &publication)) {
+            if (counted) conn->patterns->published++;
+            return true;
+        }
+        result = frisbeei_publish(pool, &topic, &publication, &copies);
         if (result == FRISBEE_AGAIN && counted) {
             frisbeei_hold(pool, conn);
             return false;
@@ -5214,7 +5307,6 @@ static void frisbeei_mine_free(frisbee_pool *pool, frisbeei_sub *sub) {
 
 static bool frisbeei_subscribe_send(frisbee_pool *pool, frisbeei_sub *sub) {
     uint8_t payload[8 + FRISBEE_TOPIC_MAX + FRISBEE_GROUP_MAX];
-    sub->asked = true;
     payload[0] = sub->retained;
     payload[1] = sub->slow;
     frisbeei_put32(payload + 2, sub->limit);
@@ -5222,16 +5314,20 @@ static bool frisbeei_subscribe_send(frisbee_pool *pool, frisbeei_sub *sub) {
     memcpy(payload + 7, frisbeei_sub_topic(sub), sub->topic_length);
     payload[7 + sub->topic_length] = sub->group_length;
     memcpy(payload + 8 + sub->topic_length, frisbeei_sub_group(sub), sub->group_length);
-    return frisbeei_queue_own(pool, sub->conn, FRISBEEI_SUBSCRIBE, sub->number, payload, 8u + sub->topic_length + sub->group_length, false);
+    sub->asked = frisbeei_queue_own(pool, sub->conn, FRISBEEI_SUBSCRIBE, sub->number, payload, 8u + sub->topic_length + sub->group_length, false);
+    return sub->asked;
 }
 
-// A session has opened: subscriptions are asked for (again), but for those that on_open has just made.
+// A session has opened: subscriptions are asked for (again), but for those that on_open has just made. In a fixed block those that find no room
+// in the queue follow when it is low.
 static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn) {
     uint32_t i;
     if (!conn->patterns || !conn->patterns->mine.count || !frisbeei_is_packets(conn)) return true;
     for (i = 0; i <= conn->patterns->mine.mask; i++) {
         frisbeei_sub *sub = (frisbeei_sub *)conn->patterns->mine.slots[i].value;
-        if (sub && !sub->asked && !frisbeei_subscribe_send(pool, sub)) return false;
+        if (!sub || sub->asked || sub->ending || frisbeei_subscribe_send(pool, sub)) continue;
+        conn->flags |= FRISBEEI_WANT_WRITABLE;
+        return pool->fixed;
     }
     return true;
 }
@@ -5357,6 +5453,7 @@ static bool frisbeei_broker_busy(const frisbee_pool *pool) {
 }
 static void frisbeei_broker_run(frisbee_pool *pool) { (void)pool; }
 static void frisbeei_broker_free(frisbee_pool *pool) { (void)pool; }
+static void frisbeei_batch_end(frisbee_pool *pool) { (void)pool; }
 static frisbee_result frisbeei_broker_new(frisbee_pool *pool) { return pool->desc.broker ? FRISBEE_UNSUPPORTED : FRISBEE_OK; }
 static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn) {
     (void)pool, (void)conn;
@@ -5425,6 +5522,19 @@ static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *co
     }
 }
 
+// In a fixed block, where a queue cannot grow, a packet that is to be answered waits until there is room for the answer.
+static bool frisbeei_answer_fits(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    const uint32_t operation = packet->from.operation;
+    if (operation != FRISBEEI_SUBSCRIBE && operation != FRISBEEI_UNSUBSCRIBE && operation != FRISBEEI_HELLO &&
+        (operation != FRISBEEI_PUBLISH || packet->from.id == 0))
+        return true;
+    if (frisbeei_room(pool, conn, conn->header + 13u)) return true; // the longest: PUBLISHED
+    conn->flags |= FRISBEEI_REPLIES_FULL | FRISBEEI_WANT_WRITABLE;
+    pool->stop = true;
+    frisbeei_interest(pool, conn);
+    return false;
+}
+
 // A packet that is not the user's. False: it has to wait, and stays where it is.
 static bool frisbeei_own(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     const uint32_t operation = packet->from.operation;
@@ -5433,6 +5543,7 @@ static bool frisbeei_own(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_
         return true;
     }
     conn->used = pool->tick;
+    if (pool->fixed && !frisbeei_answer_fits(pool, conn, packet)) return false;
     if (operation >= FRISBEEI_SUBSCRIBE && !frisbeei_pubsub_input(pool, conn, packet)) return false;
     conn->packets_in++;
     if (operation == FRISBEEI_STREAM) frisbeei_stream_input(pool, conn, packet);
@@ -5528,6 +5639,10 @@ static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const u
             break;
         }
         if (size - at - header < length) break;
+        if (pool->broker && pool->broker->batch_count && operation != FRISBEEI_PUBLISH) { // what was published before this packet goes before it
+            frisbeei_batch_end(pool);
+            if (pool->stop) break;
+        }
         at += header + length;
         packet.from.id = (uint16_t)frisbeei_get16(fields);
         packet.from.operation = (uint16_t)operation;
@@ -5545,6 +5660,7 @@ static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const u
         if (budgeted && operation > FRISBEEI_PONG && frisbeei_budget_spent(pool, conn)) pool->stop = true;
         if (pool->stop) break;
     }
+    if (pool->broker) frisbeei_batch_end(pool); // the payloads lie in `data`
     return at;
 }
 
@@ -6721,7 +6837,8 @@ static int64_t frisbeei_packet_limit(const frisbeei_conn *conn) {
 
 static void frisbeei_expire_heartbeat(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next) {
     const frisbee_conn_desc *desc = &conn->profile->desc;
-    const uint32_t since = (int32_t)(conn->heard - conn->pinged) > 0 ? conn->heard : conn->pinged;
+    const bool unheard = conn->flags & FRISBEEI_STASHED || (int32_t)(conn->heard - conn->pinged) <= 0; // what lies unread is no sign of life
+    const uint32_t since = unheard ? conn->pinged : conn->heard;
     if (desc->heartbeat_ms < 0 || conn->state != FRISBEEI_OPEN || conn->flags & FRISBEEI_ENDED) return;
     if (!frisbeei_is_packets(conn) || frisbeei_handing(conn)) return;
     if (conn->flags & FRISBEEI_STASHED) conn->heard = pool->tick; // what it said is not even handed out yet
@@ -6739,6 +6856,16 @@ static void frisbeei_expire_heartbeat(frisbee_pool *pool, frisbeei_conn *conn, i
         frisbeei_ping(pool, conn);
         (void)frisbeei_due(pool, conn->pinged, desc->heartbeat_ms, next);
     }
+}
+
+// The PING that confirms closed streams to a stock peer.
+static void frisbeei_expire_fence(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next) {
+    frisbeei_patterns *patterns = conn->patterns;
+    if (!patterns->dying || !frisbeei_may_deliver(conn) || !frisbeei_due(pool, patterns->fence_since, FRISBEEI_FENCE_MS, next)) return;
+    patterns->fence_stage = 2;
+    patterns->fence = patterns->pings + 1; // if one waits already, the next of the heartbeat, or of the flush
+    if (conn->flags & FRISBEEI_PING_QUEUED) patterns->fence_wanted = true;
+    else frisbeei_ping(pool, conn);
 }
 
 // Has a packet taken too long, or the connection been idle too long?
@@ -6779,6 +6906,7 @@ static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
             else if (conn->extra->hand_deadline < next) next = conn->extra->hand_deadline;
         }
         frisbeei_expire_heartbeat(pool, conn, &next);
+        if (conn->patterns && conn->patterns->fence_stage == 1 && conn->state == FRISBEEI_OPEN) frisbeei_expire_fence(pool, conn, &next);
     }
     if (conn->state == FRISBEEI_CLOSED || conn->state == FRISBEEI_FREE || next == FRISBEEI_NO_TIME) return;
     frisbeei_timer_need(pool, conn, next > pool->turn_now ? next : pool->turn_now + 1000);
@@ -7028,6 +7156,7 @@ static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     (void)frisbeei_settle(pool);
     if (!pool->ending) frisbeei_flush_all(pool);
     if (pool->ending) return FRISBEE_DESTROYED;
+    frisbeei_chunks_spare(pool);
     if (result != FRISBEE_OK) return result;
     if (pool->shut == 1 && pool->conn_count == 0) pool->shut = 2;
     if (pool->shut == 2) return FRISBEE_CLOSED;
@@ -7750,6 +7879,7 @@ FRISBEE_API frisbee_result frisbee_pause(frisbee_pool *pool, frisbee_conn handle
     } else {
         conn->flags &= ~(uint32_t)(FRISBEEI_PAUSED | FRISBEEI_UNWATCHED);
         conn->heard = conn->packet_since = pool->tick; // silence and slowness count from now
+        if (conn->patterns && conn->patterns->kept) frisbeei_streams_resume(pool, conn);
         frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
         frisbeei_timer_in(pool, conn, 0);
     }
@@ -8128,14 +8258,14 @@ static frisbee_result frisbeei_subscribe_there(frisbee_pool *pool, frisbeei_conn
 }
 
 FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn handle, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *out) {
-    frisbeei_conn *conn = pool && handle.id ? frisbeei_find(pool, handle.id) : NULL;
+    const bool local = handle.id == FRISBEE_LOCAL.id;
+    frisbeei_conn *conn = pool && !local ? frisbeei_find(pool, handle.id) : NULL;
     frisbeei_wanted wanted;
     frisbeei_sub *sub = NULL;
     frisbee_result result;
     if (out) out->id = 0;
     if (!pool || !topic || !desc || !desc->on_message || (unsigned)desc->slow > (unsigned)FRISBEE_SLOW_BLOCK) return FRISBEE_INVALID;
-    if (handle.id && !conn) return FRISBEE_CLOSED;
-    if (pool->ending) return FRISBEE_CLOSED;
+    if (pool->ending || (!local && !conn)) return FRISBEE_CLOSED;
     wanted.group = desc->group ? desc->group : "";
     wanted.group_length = strlen(wanted.group);
     wanted.slow = (uint8_t)desc->slow;
@@ -8190,7 +8320,6 @@ static frisbee_result frisbeei_publish_local(frisbee_pool *pool, const frisbeei_
     uint8_t *at;
     if (!pool->broker) return FRISBEE_INVALID;
     if (length > FRISBEEI_LONGEST_QUEUE) return FRISBEE_TOO_LARGE;
-    publication.topic = *topic;
     publication.length = 2 + topic->length + length;
     publication.publisher = 0;
     publication.shared = frisbeei_message_new(pool, publication.length, 0);
@@ -8202,7 +8331,7 @@ static frisbee_result frisbeei_publish_local(frisbee_pool *pool, const frisbeei_
     memcpy(at + 2, topic->text, topic->length);
     if (length) memcpy(at + 2 + topic->length, data, length);
     publication.shared->hash = frisbeei_hash(pool, 0, topic->text, topic->length);
-    result = frisbeei_publish(pool, &publication, &copies);
+    result = frisbeei_publish(pool, topic, &publication, &copies);
     if (result != FRISBEE_AGAIN) return FRISBEE_OK;
     frisbeei_message_drop(pool, publication.shared);
     pool->broker->refused = true;
@@ -8238,11 +8367,12 @@ static frisbee_result frisbeei_publish_there(frisbee_pool *pool, frisbeei_conn *
 
 FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn handle, const char *topic, const void *data, size_t length,
                                            const frisbee_publish_desc *desc) {
-    frisbeei_conn *conn = pool && handle.id ? frisbeei_find(pool, handle.id) : NULL;
+    const bool local = handle.id == FRISBEE_LOCAL.id;
+    frisbeei_conn *conn = pool && !local ? frisbeei_find(pool, handle.id) : NULL;
     frisbeei_topic parsed;
     if (!pool || !topic || (length && !data) || (desc && desc->timeout_ms < FRISBEE_NEVER)) return FRISBEE_INVALID;
     if (!frisbeei_topic_parse(topic, strlen(topic), false, &parsed)) return FRISBEE_INVALID;
-    if (pool->ending || (handle.id && !conn)) return FRISBEE_CLOSED;
+    if (pool->ending || (!local && !conn)) return FRISBEE_CLOSED;
     frisbeei_clock_outside(pool);
     if (conn) return frisbeei_publish_there(pool, conn, &parsed, data, length, desc);
     if (desc && desc->on_reply) return FRISBEE_INVALID;
@@ -8338,6 +8468,7 @@ FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn 
         if (left-- == 0) return FRISBEE_EXHAUSTED;
     stream = frisbeei_stream_new(pool, conn, patterns->next_stream, events ? events : conn->profile->desc.streams, user);
     if (!stream) return FRISBEE_NO_MEMORY;
+    stream->own = true;
     patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1);
     *out = frisbeei_stream_handle(stream);
     return FRISBEE_OK;
