@@ -28,7 +28,8 @@ threaded := $(filter test_threads%,$(tests))
 
 # Examples that run by themselves: $(call unattended,DIRECTORY)
 unattended = '$(1)/demo' '$(1)/game_loop 60' '$(1)/custom_protocol --self-test' '$(1)/hijack_chat' '$(1)/two_pools' '$(1)/foreign_loop' \
-             '$(1)/firmware' 'sh tests/echo_pair.sh $(1)'
+             '$(1)/firmware' '$(1)/chat_broker --self-test' '$(1)/telemetry' '$(1)/file_transfer --self-test' \
+             'sh tests/echo_pair.sh $(1)'
 
 plain_programs := $(examples:%=build/%) $(tests:%=build/tests/%)
 sanitized_programs := $(examples:%=build/asan/%) $(tests:%=build/asan/tests/%) $(threaded:%=build/tsan/tests/%) build/tsan/two_pools

@@ -188,8 +188,8 @@
     that exist, up to as many as there are patterns: a broker for strangers refuses such in may_subscribe.
     Groups: of the subscriptions with the same group name (whatever their topics, if they match) one gets each message: in turn, and
     preferably one that is not full.
-    Order: each subscription gets the messages of one publisher (with LATEST: on one topic) as they were published, each at most once. There is no
-    acknowledgement by subscribers and no store: who is not subscribed misses it, but for the last retained value of each topic, which a
+    Order: each subscription gets the messages of one publisher (with LATEST: on one topic) as they were published, each at most once; between
+    two subscriptions there is no order. There is no acknowledgement by subscribers and no store: who is not subscribed misses it, but for the last retained value of each topic, which a
     new subscription that asks for it (desc.retained) gets first. Publishing an empty retained message clears it.
     A subscription belongs to its connection's handle: after a reconnect it is asked for again by itself, behind what on_open sends (a login
     goes first; what was published meanwhile is missed); an upgrade to a protocol ends it. on_result tells each time whether the broker took it.
@@ -207,10 +207,10 @@
                                packets stay in order, its heartbeats go on); frisbee_publish with FRISBEE_LOCAL answers AGAIN, and
                                on_writable of the broker follows. Such a subscriber can stop others, so it must be allowed: broker.allow_block
     Nothing is dropped in silence: a subscriber is told with the next message how many it has missed (message.dropped; some that still wait
-    may be older than those); the broker's
-    program sees it in frisbee_sub_info, the publisher in frisbee_stats.lost (a publisher over a connection: as of its last confirmed
-    publish). For each subscription, at any time: messages that matched = delivered + dropped + waiting. Messages that are dropped for want of memory
-    count, too. Those that were delivered into the queue of a connection that then ends are as lost as all that is on its way.
+    may be older than those); the broker's program sees it in frisbee_sub_info, the publisher in frisbee_stats.lost (a publisher over a
+    connection: as of its last confirmed publish). For each subscription, at any time: messages that matched = delivered + dropped + waiting.
+    What is dropped for want of memory counts, too. What was delivered into the queue of a connection that then ends is as lost as all
+    that is on its way.
     A broker should say who may do what: may_subscribe, may_publish. Without them everybody may.
 
     10. STREAMS
@@ -854,9 +854,10 @@ typedef struct frisbee_sub_info {
 // Makes a pool a broker. All may be zero. The hooks are callbacks (section 4) and concern peers only: this program's own calls are not asked about.
 typedef struct frisbee_broker {
     void *user;
-    // May this subscription be made, this message be published? A publisher that had to wait is asked again. NULL: yes.
+    // May this subscription be made, this message (message->conn publishes it; retained: is to be kept) be published? A publisher that had to
+    // wait is asked again. NULL: yes.
     bool (*may_subscribe)(frisbee_pool *pool, const frisbee_sub_info *wanted, void *user);
-    bool (*may_publish)(frisbee_pool *pool, frisbee_conn conn, const char *topic, void *user);
+    bool (*may_publish)(frisbee_pool *pool, const frisbee_message *message, void *user);
     void (*on_subscribe)(frisbee_pool *pool, const frisbee_sub_info *info, void *user);   // one was made,
     void (*on_unsubscribe)(frisbee_pool *pool, const frisbee_sub_info *info, void *user); // and has ended, in whatever way; info->waiting is lost
     void (*on_writable)(frisbee_pool *pool, void *user); // frisbee_publish with FRISBEE_LOCAL was answered AGAIN and may be tried again
@@ -5078,17 +5079,22 @@ static void frisbeei_publishers_resume(frisbee_pool *pool) {
     broker->held_last = moved_last;
 }
 
+// Topic and data of a payload; the topic with a 0 behind it, in `topic`.
+static void frisbeei_message_parts(frisbee_message *message, char *topic, const uint8_t *payload, size_t length) {
+    memcpy(topic, payload + 2, payload[1]);
+    topic[payload[1]] = 0;
+    message->topic = topic;
+    message->data = payload + 2 + payload[1];
+    message->length = (uint32_t)(length - 2 - payload[1]);
+}
+
 // Calls this program's handler with a message. `sub` may be gone afterwards.
 static void frisbeei_tell_message(frisbee_pool *pool, frisbeei_sub *sub, const uint8_t *payload, size_t length) {
     char topic[FRISBEE_TOPIC_MAX + 1];
     frisbee_message message;
-    memcpy(topic, payload + 2, payload[1]);
-    topic[payload[1]] = 0;
     message.sub = frisbeei_sub_handle(sub);
     message.conn.id = sub->peer;
-    message.topic = topic;
-    message.data = payload + 2 + payload[1];
-    message.length = (uint32_t)(length - 2 - payload[1]);
+    frisbeei_message_parts(&message, topic, payload, length);
     message.retained = (payload[0] & 2) != 0;
     message.dropped = sub->dropped - sub->told;
     sub->told = sub->dropped;
@@ -5246,13 +5252,16 @@ static void frisbeei_unsubscribe_input(frisbee_pool *pool, frisbeei_conn *conn, 
     if (sub) frisbeei_broker_end(pool, sub);
 }
 
-static frisbee_result frisbeei_publish_check(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_topic *topic) {
+static frisbee_result frisbeei_publish_check(frisbee_pool *pool, frisbeei_conn *conn, const uint8_t *payload, size_t length) {
     const frisbeei_broker_state *broker = pool->broker;
-    char text[FRISBEE_TOPIC_MAX + 1];
+    char topic[FRISBEE_TOPIC_MAX + 1];
+    frisbee_message message;
     if (!broker->desc.may_publish) return FRISBEE_OK;
-    memcpy(text, topic->text, topic->length);
-    text[topic->length] = 0;
-    return broker->desc.may_publish(pool, frisbeei_handle(conn), text, broker->desc.user) ? FRISBEE_OK : FRISBEE_REFUSED;
+    memset(&message, 0, sizeof message);
+    message.conn = frisbeei_handle(conn);
+    message.retained = payload[0] & 1;
+    frisbeei_message_parts(&message, topic, payload, length);
+    return broker->desc.may_publish(pool, &message, broker->desc.user) ? FRISBEE_OK : FRISBEE_REFUSED;
 }
 
 // False: it has to wait, and is read again later.
@@ -5274,7 +5283,7 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
     publication.shared = NULL;
     if (!pool->broker) result = FRISBEE_UNSUPPORTED;
     else if (!frisbeei_topic_parse((const char *)at + 2, at[1], false, &topic)) result = FRISBEE_INVALID;
-    else result = frisbeei_publish_check(pool, conn, &topic);
+    else result = frisbeei_publish_check(pool, conn, at, packet->length);
     if (conn->state != FRISBEEI_OPEN || pool->ending) return true;
     if (result == FRISBEE_OK) {
         const bool counted = frisbeei_patterns_need(pool, conn);
@@ -5289,7 +5298,10 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
         }
         if (result != FRISBEE_AGAIN && counted) conn->patterns->published++;
         if (result == FRISBEE_AGAIN && packet->from.id == 0) conn->dropped++; // not even the memory to wait
-    } else if (packet->from.id == 0) conn->dropped++;
+    } else {
+        if (pool->broker) frisbeei_batch_end(pool); // what it published before goes before the answer
+        if (packet->from.id == 0) conn->dropped++;
+    }
     if (packet->from.id == 0) return true;
     reply[0] = frisbeei_result_status(result);
     frisbeei_put32(reply + 1, copies);

@@ -9,15 +9,11 @@
 //     B  Go asks, this side answers and hijacks, and Go calls Raw() only after its timer has put PINGs behind its last packet
 //     C  Go calls Raw() unasked and writes its last packet by hand, with raw bytes right behind it
 #define FRISBEE_IMPLEMENTATION
-#include "../../frisbee.h"
+#include "peer.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef MSG_NOSIGNAL
@@ -36,27 +32,11 @@ enum {
     RAW = 10 * 1024 * 1024,    // raw bytes each way, followed by their hash
     SESSIONS = 3,              // A, B and C
     HIJACK_MS = 15000,         // Raw() waits up to 5 s if it is overtaken by its own read loop
-    LIMIT_MS = 80000,          // for everything
-    OFFSETS = 65521            // payloads begin at so many places of the pattern
+    LIMIT_MS = 80000           // for everything
 };
 
-static uint8_t pattern[FRISBEE_PACKET_MAX + OFFSETS];
-
-static void make_pattern(void) { // xorshift32
-    uint32_t x = 2463534242u;
-    size_t i;
-    for (i = 0; i < sizeof pattern; i++) {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        pattern[i] = (uint8_t)(x >> 24);
-    }
-}
-
-// The payload that belongs to a number: numbers below OFFSETS differ in where they begin. Go's DATA is numbered from PACKETS on.
-static const uint8_t *content(uint32_t number) { return pattern + number * 7919u % OFFSETS; }
-
-// Most payloads are small. Every 50th is at an edge, a power of two and up to 10 (a header) below it; five are 5 MiB or a byte less.
+// Go's DATA is numbered from PACKETS on. Most payloads are small. Every 50th is at an edge, a power of two and up to 10 (a header)
+// below it; five are 5 MiB or a byte less.
 static uint32_t size_of(uint32_t number) {
     static const uint32_t edges[10] = {16, 64, 256, 1024, 4096, 16384, 65536, 131072, 262144, 1048576};
     if (number % 2000 == 777) return FRISBEE_PACKET_MAX - number / 2000 % 2;
@@ -102,31 +82,13 @@ static struct session {
     uint8_t raw_end[8];  // the peer's hash
 } sessions[2 * SESSIONS];
 
-static int failures;
 static uint8_t own_end[8]; // the hash of what we send
-static const char *role;
-
-static void report(const struct session *s, bool ok, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    printf("%s %s: ", ok ? "ok  " : "FAIL", s ? s->name : role);
-    vprintf(format, arguments);
-    printf("\n");
-    va_end(arguments);
-    if (!ok) failures++;
-}
 
 // A step that cannot go wrong did: the session ends here.
 static void give_up(struct session *s, const char *what, frisbee_result result) {
     if (s->finished) return;
-    report(s, false, "%s: %s", what, frisbee_result_string(result));
+    report(s->name, false, "%s: %s", what, frisbee_result_string(result));
     s->finished = true;
-}
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static struct session *session_new(char way, const char *version, size_t version_length) {
@@ -184,7 +146,7 @@ static void raw_step(struct session *s) {
         if (n == 0 && s->raw_out < RAW + sizeof own_end) return; // Go has ended; we have not
     }
     for (i = 0; i < 8; i++) end[i] = (uint8_t)(s->raw_hash >> (56 - 8 * i));
-    report(s, n == 0 && s->closed && s->raw_in == RAW + sizeof end && !memcmp(end, s->raw_end, sizeof end),
+    report(s->name, n == 0 && s->closed && s->raw_in == RAW + sizeof end && !memcmp(end, s->raw_end, sizeof end),
            "hijack, then raw bytes both ways: %lu of %lu from Go, with the right hash, and its end", (unsigned long)s->raw_in,
            (unsigned long)(RAW + sizeof end));
     close(s->socket);
@@ -200,7 +162,7 @@ static void on_hijacked(frisbee_pool *pool, frisbee_conn conn, const frisbee_hij
         return;
     }
     if (hijacked->socket == FRISBEE_NO_SOCKET || hijacked->unsent.length)
-        report(s, false, "a hijack without a socket, or with unsent bytes");
+        report(s->name, false, "a hijack without a socket, or with unsent bytes");
     raw_take(s, (const uint8_t *)hijacked->unread.data, hijacked->unread.length);
     s->socket = (int)hijacked->socket;
     s->hijacked = true;
@@ -212,13 +174,6 @@ static void hijack(frisbee_pool *pool, struct session *s) {
 }
 
 // >>session A: calls, then packets, then silence, then the hijack
-
-static bool inverted(const uint8_t *data, const uint8_t *original, uint32_t length) {
-    uint32_t i;
-    for (i = 0; i < length; i++)
-        if ((data[i] ^ original[i]) != 0xFF) return false;
-    return true;
-}
 
 // Tells Go that all is sent, and asks how many packets have come: first behind the last packet, then behind the silence.
 static void on_sync(frisbee_pool *pool, frisbee_call_id call, const frisbee_outcome *outcome, void *user) {
@@ -232,20 +187,20 @@ static void on_sync(frisbee_pool *pool, frisbee_call_id call, const frisbee_outc
     }
     frisbee_conn_stats(pool, s->conn, &stats);
     if (++s->syncs == 1) {
-        report(s, s->got == PACKETS && !s->wrong, "%u packets from Go in order, byte for byte (%u wrong)", (unsigned)s->got,
+        report(s->name, s->got == PACKETS && !s->wrong, "%u packets from Go in order, byte for byte (%u wrong)", (unsigned)s->got,
                (unsigned)s->wrong);
-        report(s, s->asked == ASKS && stats.dropped == 0 && s->released == s->borrowed && s->borrowed > 0,
+        report(s->name, s->asked == ASKS && stats.dropped == 0 && s->released == s->borrowed && s->borrowed > 0,
                "%u requests from Go served, none dropped, %u payloads given back", (unsigned)s->asked, (unsigned)s->released);
         s->quiet_since = now_ms();
         s->quiet_bytes = stats.bytes_in;
         return;
     }
     // Go pings every 500 ms: fewer than 20 of 40 PINGs would mean that this side saw no heartbeat and lived by luck.
-    report(s, s->got == PACKETS && s->answered == CALLS && stats.bytes_in - s->quiet_bytes >= 20 * 8 &&
+    report(s->name, s->got == PACKETS && s->answered == CALLS && stats.bytes_in - s->quiet_bytes >= 20 * 8 &&
                (!s->pings || stats.rtt_us > 0),
            "%d ms of silence survived, with %lu bytes of heartbeats, %s", QUIET_MS, (unsigned long)(stats.bytes_in - s->quiet_bytes),
            s->pings ? "PINGs from both sides" : "PINGs from Go alone");
-    if (frisbee_send(pool, s->conn, SWITCH, 0, NULL, 0) != FRISBEE_OK) report(s, false, "no room for SWITCH");
+    if (frisbee_send(pool, s->conn, SWITCH, 0, NULL, 0) != FRISBEE_OK) report(s->name, false, "no room for SWITCH");
     hijack(pool, s);
 }
 
@@ -296,7 +251,7 @@ static void on_data(frisbee_pool *pool, const frisbee_packet *packet, void *user
     (void)user;
     if (number >= PACKETS || packet->from.id != (uint16_t)number || packet->length != size_of(number) ||
         (packet->length && memcmp(packet->data, content(number + PACKETS), packet->length))) {
-        if (!s->wrong++) report(s, false, "packet %u: id %u, %u bytes", (unsigned)number, packet->from.id, (unsigned)packet->length);
+        if (!s->wrong++) report(s->name, false, "packet %u: id %u, %u bytes", (unsigned)number, packet->from.id, (unsigned)packet->length);
     }
     if (s->got == PACKETS && s->sent == PACKETS && !s->syncs_asked) ask_sync(pool, s);
 }
@@ -308,10 +263,10 @@ static void on_echo(frisbee_pool *pool, frisbee_call_id id, const frisbee_outcom
     (void)id;
     if (call->answers++ || outcome->result != FRISBEE_OK || outcome->length != size ||
         !inverted((const uint8_t *)outcome->data, content(call->number), size)) {
-        if (!s->wrong++) report(s, false, "call %u: %s", (unsigned)call->number, frisbee_result_string(outcome->result));
+        if (!s->wrong++) report(s->name, false, "call %u: %s", (unsigned)call->number, frisbee_result_string(outcome->result));
     }
     if (++s->answered < CALLS) return;
-    report(s, s->in_flight == CALLS && !s->wrong, "%u calls in flight, each answered once by Go", (unsigned)s->in_flight);
+    report(s->name, s->in_flight == CALLS && !s->wrong, "%u calls in flight, each answered once by Go", (unsigned)s->in_flight);
     send_packets(pool, s);
 }
 
@@ -357,7 +312,7 @@ static void on_switch(frisbee_pool *pool, const frisbee_packet *packet, void *us
     struct session *s = (struct session *)packet->conn_user;
     (void)user;
     if (s->way == 'B' && frisbee_reply(pool, &packet->from, NULL, 0) != FRISBEE_OK)
-        report(s, false, "no room for the answer to SWITCH");
+        report(s->name, false, "no room for the answer to SWITCH");
     hijack(pool, s);
 }
 
@@ -370,7 +325,7 @@ static void on_start(frisbee_pool *pool, const frisbee_packet *packet, void *use
     s->conn = packet->from.conn;
     s->pings = true;
     frisbee_set_user(pool, s->conn, s);
-    if (packet->from.id != 15) report(s, false, "START came with id %u", packet->from.id);
+    if (packet->from.id != 15) report(s->name, false, "START came with id %u", packet->from.id);
     if (s->way == 'A') start_calls(pool, s);
 }
 
@@ -378,7 +333,7 @@ static void on_open(frisbee_pool *pool, frisbee_conn conn, void *user) {
     struct session *s = (struct session *)user;
     if (!s) return; // accepted: START will tell
     s->conn = conn;
-    if (frisbee_send(pool, conn, START, 15, &s->way, 1) != FRISBEE_OK) report(s, false, "no room for START");
+    if (frisbee_send(pool, conn, START, 15, &s->way, 1) != FRISBEE_OK) report(s->name, false, "no room for START");
     if (s->way == 'A') start_calls(pool, s);
 }
 
@@ -406,22 +361,9 @@ static const frisbee_route routes[] = {
 
 // >>main
 
-// The address takes its file's place whole: who sees the file sees all of it.
-static bool publish(const char *file, const char *address) {
-    char temporary[512];
-    FILE *out;
-    if (snprintf(temporary, sizeof temporary, "%s.new", file) >= (int)sizeof temporary) return false;
-    out = fopen(temporary, "w");
-    if (!out) return false;
-    fprintf(out, "%s\n", address);
-    return fclose(out) == 0 && rename(temporary, file) == 0;
-}
-
 static bool setup(frisbee_pool *pool, int argc, char **argv) {
-    char address[128] = "";
+    char address[128];
     frisbee_conn_desc desc;
-    frisbee_result result = FRISBEE_OK;
-    frisbee_listener listener;
     int i;
     memset(&desc, 0, sizeof desc);
     desc.events = &events;
@@ -429,26 +371,16 @@ static bool setup(frisbee_pool *pool, int argc, char **argv) {
     desc.route_count = sizeof routes / sizeof *routes;
     if (argc == 3 && !strcmp(role, "server")) {
         desc.heartbeat_ms = 400; // sooner than Go's, so that it is sure to be needed
-        if ((result = frisbee_listen(pool, "127.0.0.1:0", &desc, &listener)) == FRISBEE_OK)
-            result = frisbee_listener_address(pool, listener, address, sizeof address);
-        return result == FRISBEE_OK && publish(argv[2], address);
+        return serve(pool, &desc, argv[2]);
     }
-    if (argc == 5 && !strcmp(role, "client")) {
-        FILE *in = fopen(argv[2], "r");
-        bool read = in && fgets(address, sizeof address, in);
-        if (in) fclose(in);
-        address[strcspn(address, "\n")] = 0;
-        for (i = 0; read && result == FRISBEE_OK && i < SESSIONS; i++) {
-            struct session *s = session_new((char)('A' + i), argv[4], strlen(argv[4]));
-            if (!s) return false;
-            desc.user = s;
-            desc.heartbeat_ms = FRISBEE_NEVER; // only the answers to Go's PINGs keep Go from closing
-            desc.wire = i ? FRISBEE_WIRE_WAIT : !strcmp(argv[3], "v0") ? FRISBEE_WIRE_V0 : FRISBEE_WIRE_AUTO;
-            result = frisbee_connect(pool, address, &desc, NULL);
-        }
-        return read && result == FRISBEE_OK;
+    if (argc != 5 || strcmp(role, "client") || !read_address(argv[2], address, sizeof address)) return false;
+    desc.heartbeat_ms = FRISBEE_NEVER; // only the answers to Go's PINGs keep Go from closing
+    for (i = 0; i < SESSIONS; i++) {
+        desc.user = session_new((char)('A' + i), argv[4], strlen(argv[4]));
+        desc.wire = i ? FRISBEE_WIRE_WAIT : !strcmp(argv[3], "v0") ? FRISBEE_WIRE_V0 : FRISBEE_WIRE_AUTO;
+        if (!desc.user || frisbee_connect(pool, address, &desc, NULL) != FRISBEE_OK) return false;
     }
-    return false;
+    return true;
 }
 
 int main(int argc, char **argv) {
@@ -494,9 +426,9 @@ int main(int argc, char **argv) {
     for (i = 0; i < wanted; i++) {
         const struct session *s = &sessions[i];
         if (s->finished) continue;
-        report(s->way ? s : NULL, false, "not finished: %u calls answered, %u requests served, %u packets sent, %u got, %u syncs",
+        report(s->way ? s->name : NULL, false, "not finished: %u calls answered, %u requests served, %u packets sent, %u got, %u syncs",
                (unsigned)s->answered, (unsigned)s->asked, (unsigned)s->sent, (unsigned)s->got, (unsigned)s->syncs);
-        if (s->hijacked) report(s, false, "raw bytes: %lu sent, %lu got", (unsigned long)s->raw_out, (unsigned long)s->raw_in);
+        if (s->hijacked) report(s->name, false, "raw bytes: %lu sent, %lu got", (unsigned long)s->raw_out, (unsigned long)s->raw_in);
     }
     frisbee_pool_destroy(pool);
     return failures != 0;

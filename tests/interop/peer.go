@@ -1,8 +1,12 @@
 // The Go side of the interop test: a stock frisbee-go peer, built once against each of the two wire versions (run.sh, *.mod).
 // frisbee_peer.c is the other side and describes the three sessions A, B and C; the names and numbers here are the same.
 //
-//	peer server FILE    writes its address to FILE and serves one C client
-//	peer client FILE    reads the server's address from FILE
+//	peer server FILE           writes its address to FILE and serves one C client
+//	peer client FILE           reads the server's address from FILE
+//	peer streamserver FILE     the same for streams.go, against frisbee_streams.c
+//	peer streamclient FILE
+//	peer subscriber FILE       pubsub.go, against the broker of frisbee_pubsub.c
+//	peer nobroker FILE         a server that is no broker, for its client
 package main
 
 import (
@@ -67,7 +71,7 @@ func makePattern() {
 }
 
 func content(number, size int) []byte {
-	at := number * 7919 % offsets
+	at := number % offsets * 7919 % offsets
 	return pattern[at : at+size]
 }
 
@@ -122,13 +126,17 @@ func newSession(way byte) *session {
 	return s
 }
 
-func (s *session) report(ok bool, format string, arguments ...any) {
-	verdict := "ok  "
+func verdict(ok bool, where string, format string, arguments ...any) {
+	word := "ok  "
 	if !ok {
-		verdict = "FAIL"
+		word = "FAIL"
 		failures.Add(1)
 	}
-	fmt.Printf("%s Go %s %s, %c: %s\n", verdict, version, role, s.way, fmt.Sprintf(format, arguments...))
+	fmt.Printf("%s Go %s %s, %s: %s\n", word, version, role, where, fmt.Sprintf(format, arguments...))
+}
+
+func (s *session) report(ok bool, format string, arguments ...any) {
+	verdict(ok, string(s.way), format, arguments...)
 }
 
 func (s *session) send(operation, id uint16, payload []byte) bool {
@@ -328,16 +336,25 @@ func serve(file string) error {
 		s.write, s.raw, s.closed = conn.WritePacket, conn.Raw, conn.CloseChannel()
 		return context.WithValue(ctx, sessionKey{}, s)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen(file)
 	if err != nil {
 		return err
 	}
 	go func() { _ = server.StartWithListener(listener) }()
-	// The address takes its file's place whole: who sees the file sees all of it.
-	if err := os.WriteFile(file+".new", []byte(listener.Addr().String()+"\n"), 0o644); err != nil {
-		return err
+	running.Wait()
+	return nil
+}
+
+// listen takes any port and writes the address to the file, whole: who sees the file sees all of it.
+func listen(file string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
 	}
-	return os.Rename(file+".new", file)
+	if err := os.WriteFile(file+".new", []byte(listener.Addr().String()+"\n"), 0o644); err != nil {
+		return nil, err
+	}
+	return listener, os.Rename(file+".new", file)
 }
 
 func connect(file string) error {
@@ -365,6 +382,7 @@ func connect(file string) error {
 			running.Done()
 		}
 	}
+	running.Wait()
 	return nil
 }
 
@@ -382,21 +400,17 @@ func main() {
 	})
 	makePattern()
 	running.Add(sessions)
-	err := fmt.Errorf("usage: peer server FILE | peer client FILE")
-	if len(os.Args) == 3 {
+	roles := map[string]func(string) error{"server": serve, "client": connect, "streamserver": serveStreams, "streamclient": connectStreams,
+		"subscriber": subscriber, "nobroker": noBroker}
+	err := fmt.Errorf("usage: peer ROLE FILE")
+	if len(os.Args) == 3 && roles[os.Args[1]] != nil {
 		role = os.Args[1]
-		switch role {
-		case "server":
-			err = serve(os.Args[2])
-		case "client":
-			err = connect(os.Args[2])
-		}
+		err = roles[role](os.Args[2])
 	}
 	if err != nil {
 		fmt.Printf("FAIL Go %s %s: %v\n", version, role, err)
 		os.Exit(1)
 	}
-	running.Wait()
 	if failures.Load() != 0 {
 		os.Exit(1)
 	}
