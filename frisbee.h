@@ -79,7 +79,8 @@
                       session will follow after so many ms; FRISBEE_NEVER: the handle is dead when the callback returns
 
     That frisbee_connect answered FRISBEE_OK does not mean that anybody is there: on_open or on_close tells, and outcome.reason of a call.
-    Sends and calls before the first on_open are queued, over failed attempts too. Between sessions they answer FRISBEE_NOT_SENT.
+    Sends and calls before the first on_open are queued, over failed attempts too, and go out before what on_open sends (who has to log in
+    first sends the rest from there). Between sessions they answer FRISBEE_NOT_SENT.
     close_info.reason: FRISBEE_OK this side asked for it · CLOSED the peer ended it · TIMED_OUT a deadline or heartbeat, MALFORMED, TOO_LARGE
     what the peer sent · NO_MEMORY · REFUSED nobody listens there, or the name does not exist · SYSTEM see system_error · HIJACKED ·
     DESTROYED the pool was destroyed · any result that a transport, protocol or wrap gave.
@@ -185,14 +186,17 @@
     characters (0 to 32, 127). A subscription may have `*` for exactly one token and `>`, at the end, for one or more.
     One that matches several subscriptions of a connection is delivered once for each, under that subscription's handle.
     Finding who gets a message costs what its topic is long, however many subscribe; but patterns with many `*` are tried in all combinations
-    that exist, up to as many as there are patterns: a broker for strangers refuses such in may_subscribe.
+    that exist, up to as many as there are patterns: a broker for strangers refuses such in may_subscribe. (However much work a connection
+    makes, after some milliseconds of it the others have their turn.)
     Groups: of the subscriptions with the same group name (whatever their topics, if they match) one gets each message: in turn, and
     preferably one that is not full.
     Order: each subscription gets the messages of one publisher (with LATEST: on one topic) as they were published, each at most once; between
     two subscriptions there is no order. There is no acknowledgement by subscribers and no store: who is not subscribed misses it, but for the last retained value of each topic, which a
-    new subscription that asks for it (desc.retained) gets first. Publishing an empty retained message clears it.
+    new subscription that asks for it (desc.retained) gets first. Publishing an empty retained message clears it. Nothing outlives
+    the broker: publish retained values in on_open.
     A subscription belongs to its connection's handle: after a reconnect it is asked for again by itself, behind what on_open sends (a login
-    goes first; what was published meanwhile is missed); an upgrade to a protocol ends it. on_result tells each time whether the broker took it.
+    goes first; what was published meanwhile is missed); an upgrade to a protocol ends it. on_result tells each time whether the broker took
+    it; one that is refused has ended, in a later session too.
 
     When a subscriber is slow. Messages go straight into its connection's queue while that is at most high_water. Above that they wait in the
     subscription (each counts its payload, topic and 64 bytes), up to the subscription's limit, and, for all of a connection's subscriptions
@@ -205,13 +209,16 @@
         FRISBEE_SLOW_CLOSE     its connection is closed, EXHAUSTED
         FRISBEE_SLOW_BLOCK     nothing is dropped: the publisher waits. A publishing connection is not read until there is room (its
                                packets stay in order, its heartbeats go on); frisbee_publish with FRISBEE_LOCAL answers AGAIN, and
-                               on_writable of the broker follows. Such a subscriber can stop others, so it must be allowed: broker.allow_block
-    Nothing is dropped in silence: a subscriber is told with the next message how many it has missed (message.dropped; some that still wait
-    may be older than those); the broker's program sees it in frisbee_sub_info, the publisher in frisbee_stats.lost (a publisher over a
+                               on_writable of the broker follows. Such a subscriber can stop others, so it must be allowed: broker.allow_block.
+                               (Retained values that it begins with are dropped when it is full. Where one message matches several
+                               that block, of one connection, they may hold one message more than their limits.)
+    What the operating system has taken (often megabytes) no policy reaches any more. Nothing is dropped in silence: a subscriber is told with
+    each message how many it has missed since the one before (message.dropped); the broker's program sees it in frisbee_sub_info, the publisher in frisbee_stats.lost (a publisher over a
     connection: as of its last confirmed publish). For each subscription, at any time: messages that matched = delivered + dropped + waiting.
     What is dropped for want of memory counts, too. What was delivered into the queue of a connection that then ends is as lost as all
     that is on its way.
-    A broker should say who may do what: may_subscribe, may_publish. Without them everybody may.
+    A broker should say who may do what: may_subscribe, may_publish. Without them everybody may. A call that logs in can leave what it knows of
+    its caller in frisbee_set_user; if it is answered later (frisbee_defer), frisbee_pause keeps the packets behind it away until then.
 
     10. STREAMS
     ===========
@@ -226,9 +233,11 @@
         frisbee_stream_send(pool, stream, data, length);               // AGAIN: on_writable of the stream follows
         frisbee_stream_close(pool, stream);                            // behind what was sent
 
-    Each stream that opened gets on_close exactly once, last: FRISBEE_OK closed here, CLOSED by the peer (after all its messages),
-    REFUSED the peer takes no streams, EXHAUSTED its kept input went over the bound, or what ended the connection. There is no half-close:
-    a layer above that wants one sends a last message that says so (fRPC does).
+    Each stream that opened gets on_close exactly once, last: FRISBEE_OK frisbee_stream_close here, CLOSED by the peer, after all its messages ·
+    REFUSED the peer takes no streams at all (one above its max_streams it closes) · EXHAUSTED its kept input went over the bound · UNKNOWN its
+    connection was closed, by either side, before it was: the peer may have meant to say more · TIMED_OUT, SYSTEM and the other reasons of
+    a connection's end. OK does not mean that anything has arrived: who wants to know lets the peer answer on the stream, then close it.
+    There is no half-close: a layer above that wants one sends a last message that says so (fRPC does).
     Flow control. frisbee_stream_pause keeps further messages of a stream, in order, until it goes on; all else on the connection continues.
     Between two frisbee.h peers a sender has stream_window bytes of credit on each stream (and may overdraw it by one message);
     what on_data has returned from is given back in halves of the window; without credit frisbee_stream_send answers AGAIN. Before the
@@ -582,12 +591,12 @@ typedef struct frisbee_pool_desc {
 FRISBEE_API frisbee_result frisbee_pool_create(const frisbee_pool_desc *desc, frisbee_pool **pool);
 
 // Closes every connection at once (each call ends CANCELLED, each connection gets on_close DESTROYED), runs the remaining tasks with a NULL
-// pool, frees. Meanwhile other functions answer CLOSED. In a callback: happens when the outermost poll returns. In the child of a
-// fork: abandons, without a byte to the peers. NULL is nothing. For a graceful end call frisbee_shutdown before.
+// pool, frees. Meanwhile other functions answer CLOSED. In a callback: happens when the outermost poll returns; what the callback still does
+// has no effect, whatever it is answered. In the child of a fork: abandons, without a byte to the peers. NULL is nothing. For a graceful end call frisbee_shutdown before.
 FRISBEE_API void frisbee_pool_destroy(frisbee_pool *pool);
 
 // One turn: writes what is queued, waits up to timeout_ms (0: not at all, FRISBEE_NEVER: until something happens), reads, calls back, writes.
-// OK; AGAIN the budget is spent and work is left; CLOSED a shutdown has ended (the pool still lives); DESTROYED in a callback, the
+// OK; AGAIN the budget is spent (or a connection makes very much work) and work is left; CLOSED a shutdown has ended (the pool still lives); DESTROYED in a callback, the
 // pool is gone; BUSY inside a callback; SYSTEM the poller failed. A signal ends the wait.
 FRISBEE_API frisbee_result frisbee_poll(frisbee_pool *pool, int32_t timeout_ms);
 
@@ -600,8 +609,9 @@ FRISBEE_API frisbee_result frisbee_run(frisbee_pool *pool);
 // The run or call_wait under way returns (the call ends CANCELLED); if none is, the next run returns at once.
 FRISBEE_API void frisbee_stop(frisbee_pool *pool);
 
-// Graceful end: closes listeners, refuses new connections and calls of this side (CLOSED), and closes each connection when its calls, deferred
-// replies and queue are empty (requests that come until then are served); what is left after timeout_ms (0: 5000) is closed at once.
+// Graceful end: closes listeners, refuses new connections, calls and streams of this side (CLOSED) and streams of peers, and closes each connection
+// when its calls, streams, deferred replies, waiting messages and queue are done (requests that come until then are served); what is left after
+// timeout_ms (0: 5000) is closed at once.
 // Then poll answers CLOSED and run returns. To end on a signal: frisbee_remote_stop in its handler, then shutdown and run again.
 FRISBEE_API frisbee_result frisbee_shutdown(frisbee_pool *pool, int32_t timeout_ms);
 
@@ -820,7 +830,7 @@ typedef struct frisbee_message {
     const void *data;  // as topic: until the callback returns; not aligned
     uint32_t length;
     bool retained;     // a value from before the subscription
-    uint64_t dropped;  // messages that this subscription has missed since the last one
+    uint64_t dropped;  // messages that this subscription has missed since the last one it got
 } frisbee_message;
 
 typedef void (*frisbee_on_message)(frisbee_pool *pool, const frisbee_message *message, void *user);
@@ -865,7 +875,7 @@ typedef struct frisbee_broker {
     uint32_t max_subs;       // 1000000; in all
     uint32_t max_conn_subs;  // 1024; of a connection
     uint32_t max_pending;    // 8 MiB; the highest limit of a subscription
-    size_t max_retained;     // 16 MiB; each value counts its payload, topic and 512 bytes; above it values are passed on but not kept
+    size_t max_retained;     // 16 MiB; each value counts its payload, topic, 256 bytes and 128 for each token; above it values are passed on but not kept
 } frisbee_broker;
 
 // Subscribes at the peer's broker, or at this pool's own (FRISBEE_LOCAL). Copies topic and group. Before the connection is open, or between
@@ -873,7 +883,7 @@ typedef struct frisbee_broker {
 // on_close. INVALID: a malformed topic or group, no on_message, or FRISBEE_LOCAL without a broker. EXHAUSTED: limits. Results else as >>sending.
 FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn conn, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *sub);
 
-// Ends a subscription: no on_message comes any more, what waits for it is dropped uncounted. A broker may also end one of its peers' this
+// Ends a subscription: no on_message comes any more, what waits for it (info->waiting of on_unsubscribe) is lost. A broker may also end one of its peers' this
 // way: the peer's on_result is REFUSED. CLOSED: it has ended already. NO_MEMORY, or in a fixed block AGAIN: the peer cannot be told now; it goes on.
 FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub sub);
 
@@ -891,8 +901,8 @@ typedef struct frisbee_published {
     uint64_t lost;          // messages of this publisher that slow subscribers have lost so far
 } frisbee_published;
 
-// Publishes to the peer's broker, or to this pool's own (FRISBEE_LOCAL; then on_reply must be NULL). Copies. desc NULL: all defaults. INVALID: a
-// malformed topic, or one with wildcards. AGAIN: the queue is full, or (FRISBEE_LOCAL) a subscription that blocks is. EXHAUSTED: confirmed
+// Publishes to the peer's broker, or to this pool's own (FRISBEE_LOCAL; then on_reply must be NULL). Copies. desc NULL: all defaults. Unconfirmed,
+// a peer that is no broker drops it. Topic and 2 bytes count for max_packet. INVALID: a malformed topic, or one with wildcards. AGAIN: the queue is full, or (FRISBEE_LOCAL) a subscription that blocks is. EXHAUSTED: confirmed
 // publishes are calls, and there are too many. Else as >>sending.
 FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn conn, const char *topic, const void *data, size_t length,
                                            const frisbee_publish_desc *desc);
@@ -1210,8 +1220,10 @@ enum {
     FRISBEEI_SHARE = 8192,              // messages from here on are shared by the queues of their subscribers, below they are copied
     FRISBEEI_PUBLISH_FLUSH = 32768,     // a subscriber's queue is written when it holds more, before the turn ends
     FRISBEEI_MESSAGE_COST = 62,         // what a waiting message counts beside its payload with topic, flags and a length: 64 in all
-    FRISBEEI_RETAINED_COST = 510,       // and a retained one
+    FRISBEEI_RETAINED_COST = 254,       // and a retained one, which keeps the tokens of its topic:
+    FRISBEEI_TOKEN_COST = 128,
     FRISBEEI_BATCH = 256,               // messages that are passed on together
+    FRISBEEI_EFFORT = 250000,           // topics looked at and copies made in a turn, before other connections have theirs
     FRISBEEI_GROUP_TRIES = 16,          // members of a group that are asked for room
     FRISBEEI_LARGE = 16384,             // payloads from here on are written from where they are
     FRISBEEI_SPANS = 64,                // pieces in one system call
@@ -1390,6 +1402,7 @@ typedef struct frisbeei_message {
 typedef struct frisbeei_entry { // a message that waits for a subscription
     struct frisbeei_entry *next, *before;
     frisbeei_message *message;
+    uint64_t dropped; // how many had been dropped for the subscription when it came
 } frisbeei_entry;
 
 struct frisbeei_node;
@@ -1486,7 +1499,7 @@ typedef struct frisbeei_patterns {
     uint32_t live, kept, peer_window; // streams not yet told their end; those with kept messages
     uint16_t next_stream, next_sub;
     uint8_t peer;
-    bool begun, owing, fence_wanted; // begun: streams are possible; owing: one owes a packet; fence_wanted: a PING is to follow a close
+    bool begun, owing, fence_wanted, asking; // asking: subscriptions wait for room to be asked for; begun: streams are possible; owing: one owes a packet; fence_wanted: a PING is to follow a close
     frisbeei_waiting waiting;
     struct frisbeei_conn *next_held;
     uint64_t published, delivered, lost, peer_lost;
@@ -1621,7 +1634,7 @@ struct frisbee_pool {
     bool depth, ending, fixed, stop_run, spent, abandoned;
     bool fresh_first, input_later; // in this phase of the turn stashed input waits, so that a budget is shared with those who come fresh
     uint8_t shut; // 1 shutting down, 2 done
-    uint32_t budget_packets;
+    uint32_t budget_packets, effort; // effort: of this turn, for publish and subscribe
     int64_t now, turn_now, budget_end; // us since the pool began, plus one second
     uint32_t tick, turn_tick;          // the same in ms: now rounded up, turn_now rounded down
     uint64_t clock_last, random;
@@ -2784,6 +2797,11 @@ static void frisbeei_fail(frisbee_pool *pool, frisbeei_conn *conn, frisbee_resul
     frisbeei_work(pool, conn, FRISBEEI_WORK_CLOSE);
 }
 
+// A subscription may have room, or need none any more: publishers that wait try again at the next safe point.
+static void frisbeei_publishers_try(frisbee_pool *pool) {
+    if (pool->broker && pool->broker->blocking) pool->broker->room = true;
+}
+
 static frisbee_result frisbeei_extra_need(frisbee_pool *pool, frisbeei_conn *conn) {
     if (conn->extra) return FRISBEE_OK;
     conn->extra = (frisbeei_extra *)frisbeei_allocate(pool, sizeof *conn->extra);
@@ -2916,7 +2934,8 @@ static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
         conn->flags &= ~(uint32_t)FRISBEEI_WANT_WRITABLE;
         if (desc->events && desc->events->on_writable) frisbeei_work(pool, conn, FRISBEEI_WORK_WRITABLE);
         if (conn->patterns && conn->patterns->streams.count) frisbeei_streams_room(pool, conn);
-        if (pool->fixed && conn->flags & FRISBEEI_OPENED && frisbeei_may_deliver(conn)) (void)frisbeei_subs_begin(pool, conn);
+        if (conn->patterns && conn->patterns->asking && frisbeei_may_deliver(conn) && !frisbeei_subs_begin(pool, conn))
+            frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
     }
     if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4 && (!pool->fixed || conn->queued <= desc->low_water)) {
         conn->flags &= ~(uint32_t)(FRISBEEI_REPLIES_FULL | FRISBEEI_UNWATCHED);
@@ -3478,6 +3497,8 @@ static bool frisbeei_in_trust(frisbee_pool *pool, frisbeei_conn *conn, size_t to
     return false;
 }
 
+static void frisbeei_budget_count(frisbee_pool *pool);
+
 // >>patterns: what streams and subscriptions of a connection share
 
 #if FRISBEEI_PUBSUB || FRISBEEI_STREAMS
@@ -3810,14 +3831,17 @@ static void frisbeei_stream_keep(frisbee_pool *pool, frisbeei_stream *stream, co
 // Hands out what was kept, until it is all gone or the stream is paused again.
 static void frisbeei_stream_release(frisbee_pool *pool, frisbeei_stream *stream) {
     while (stream->kept_at < stream->kept_size && stream->state == FRISBEEI_STREAM_OPEN && !stream->paused &&
-           stream->conn->state == FRISBEEI_OPEN && !(stream->conn->flags & FRISBEEI_PAUSED) && !pool->ending) {
+           stream->conn->state == FRISBEEI_OPEN && !(stream->conn->flags & FRISBEEI_PAUSED) && !pool->ending && !pool->spent) {
         const uint8_t *at = stream->kept + stream->kept_at;
         uint32_t length;
         memcpy(&length, at, sizeof length);
         stream->kept_at += (uint32_t)sizeof length + length;
         stream->kept_bytes -= length;
         frisbeei_stream_deliver(pool, stream, at + sizeof length, length);
+        frisbeei_budget_count(pool);
     }
+    if (pool->spent && stream->kept_at < stream->kept_size && !stream->paused && stream->state == FRISBEEI_STREAM_OPEN)
+        frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_KEPT);
     if (stream->kept_at == stream->kept_size) frisbeei_stream_kept_free(pool, stream);
     if (stream->ended && !stream->kept) frisbeei_stream_end(pool, stream, FRISBEE_CLOSED);
 }
@@ -3826,7 +3850,7 @@ static void frisbeei_stream_release(frisbee_pool *pool, frisbeei_stream *stream)
 static void frisbeei_streams_run(frisbee_pool *pool, frisbeei_conn *conn) {
     frisbeei_patterns *patterns = conn->patterns;
     uint32_t rounds = patterns ? patterns->streams.count * 3 : 0;
-    while (rounds-- > 0 && patterns->todo && conn->state == FRISBEEI_OPEN && !pool->ending) {
+    while (rounds-- > 0 && patterns->todo && conn->state == FRISBEEI_OPEN && !pool->ending && !pool->spent) {
         frisbeei_stream *stream = patterns->todo;
         const uint8_t todo = stream->todo;
         patterns->todo = stream->next;
@@ -3871,7 +3895,7 @@ static void frisbeei_streams_resume(frisbee_pool *pool, frisbeei_conn *conn) {
     }
 }
 
-// Ends all streams of a session.
+// Ends all streams of a session. That a connection was closed does not say that its streams had come to their end.
 static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) {
     frisbeei_patterns *patterns = conn->patterns;
     uint32_t i;
@@ -3882,7 +3906,7 @@ static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbe
         stream->todo = 1; // never in the list again
         if (stream->state != FRISBEEI_STREAM_OPEN) continue;
         stream->state = FRISBEEI_STREAM_ENDED;
-        stream->reason = (int8_t)reason;
+        stream->reason = (int8_t)(reason == FRISBEE_OK || reason == FRISBEE_CLOSED ? FRISBEE_UNKNOWN : reason);
     }
     for (i = 0; patterns->streams.slots && i <= patterns->streams.mask;) {
         frisbeei_stream *stream = (frisbeei_stream *)patterns->streams.slots[i].value;
@@ -4010,11 +4034,19 @@ static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const
         if (conn->state != FRISBEEI_OPEN || pool->ending) return;
         stream = (frisbeei_stream *)frisbeei_map_get(pool, &patterns->streams, packet->from.id);
     }
+    if (!stream && packet->length && patterns->live >= conn->profile->desc.max_streams && patterns->todo) { // those that are over make room
+        frisbeei_streams_run(pool, conn);
+        if (conn->state != FRISBEEI_OPEN || pool->ending) return;
+    }
     if (!stream && frisbeei_id_buried(patterns, packet->from.id)) {
         if (packet->length) conn->dropped++;
         else { // confirmed
             frisbeei_dead_clear(pool, &patterns->dead, packet->from.id);
             frisbeei_dead_clear(pool, &patterns->dying, packet->from.id);
+            if (patterns->dead && !patterns->dying && patterns->peer != FRISBEEI_PEER_FRISBEE) {
+                frisbeei_dead_rotate(patterns);
+                frisbeei_dirty(pool, conn); // the flush sends the PING
+            }
         }
         return;
     }
@@ -4331,6 +4363,7 @@ static void frisbeei_match_below(frisbee_pool *pool, const frisbeei_node *node, 
     for (; node; at++) {
         size_t length;
         const char *text;
+        pool->effort++;
         if (at == topic->count) {
             frisbeei_match_lists(pool, node);
             return;
@@ -4594,13 +4627,19 @@ static bool frisbeei_queue_shared(frisbee_pool *pool, frisbeei_conn *conn, uint1
     frisbeei_chunk_append(conn, chunk);
     conn->queued += (uint32_t)(conn->header + message->length);
     frisbeei_dirty(pool, conn);
+    if (conn->queued > conn->profile->desc.high_water) frisbeei_high(pool, conn, false);
     return true;
 }
 
+// How many were dropped before a waiting message: the new ones go behind those that wait, the old ones before.
+static uint64_t frisbeei_dropped_before(const frisbeei_sub *sub, const frisbeei_entry *entry) {
+    return sub->slow == FRISBEE_SLOW_DROP_OLD || sub->slow == FRISBEE_SLOW_LATEST ? sub->dropped : entry->dropped;
+}
+
 // Queues a message, behind the count of those that were dropped before it. False: no memory, the message is not queued.
-static bool frisbeei_sub_queue(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
+static bool frisbeei_sub_queue(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication, uint64_t dropped) {
     frisbeei_conn *conn = sub->conn;
-    const size_t size = conn->header + publication->length, before = sub->dropped == sub->told ? 0u : conn->header + 8u;
+    const size_t size = conn->header + publication->length, before = dropped == sub->told ? 0u : conn->header + 8u;
     const bool share = publication->length >= FRISBEEI_SHARE && !pool->fixed;
     uint8_t *at = NULL;
     if (share && !frisbeei_share(pool, publication)) return false;
@@ -4611,9 +4650,9 @@ static bool frisbeei_sub_queue(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_p
     if (share && !before && !frisbeei_queue_shared(pool, conn, sub->number, publication->shared)) return false;
     if (before) {
         frisbeei_put_header(at, conn->header, FRISBEEI_DROPPED, sub->number, 8);
-        frisbeei_put64(at + conn->header, sub->dropped);
+        frisbeei_put64(at + conn->header, dropped);
         frisbeei_commit(pool, conn, before, false);
-        sub->told = sub->dropped;
+        sub->told = dropped;
         if (share && !frisbeei_queue_shared(pool, conn, sub->number, publication->shared)) return false;
     }
     if (!share) {
@@ -4635,9 +4674,12 @@ static bool frisbeei_replace(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_mes
     frisbeei_waiting *waiting = frisbeei_waiting_of(pool, sub);
     frisbeei_entry *entry = sub->latest ? sub->latest[frisbeei_latest_place(sub, message)] : NULL;
     frisbeei_message *old;
+    size_t more;
     if (!entry) return false;
     old = entry->message;
-    if (message->length > old->length && sub->waiting_bytes - old->length + message->length > sub->limit) {
+    more = message->length - frisbeei_least(message->length, old->length);
+    if (more && (sub->waiting_bytes + more > sub->limit || (sub->conn && waiting->bytes + more > sub->conn->profile->desc.queue_limit) ||
+                 pool->memory + more > pool->desc.max_memory - pool->desc.max_memory / 4)) {
         old = frisbeei_entry_take(pool, sub, entry); // it will be the newest of those that wait
         frisbeei_lost(pool, sub, old->publisher);
         frisbeei_message_drop(pool, old);
@@ -4660,15 +4702,15 @@ static bool frisbeei_make_room(frisbee_pool *pool, frisbeei_sub *sub, size_t len
     return frisbeei_sub_room(pool, sub, length);
 }
 
-// The message has to wait for the subscription, or is dropped.
-static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
+// The message has to wait for the subscription, or is dropped. `promised`: it had room before the same message went to others.
+static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication, bool promised) {
     frisbeei_waiting *waiting = frisbeei_waiting_of(pool, sub);
     const bool latest = sub->slow == FRISBEE_SLOW_LATEST;
     const bool possible = !sub->conn || (frisbeei_may_deliver(sub->conn) && frisbeei_fits(sub->conn, publication->length));
     frisbeei_message *message = latest && sub->first && possible ? frisbeei_share(pool, publication) : NULL;
     frisbeei_entry *entry = NULL;
     if (message && frisbeei_replace(pool, sub, message)) return;
-    if (possible && (frisbeei_sub_room(pool, sub, publication->length) || frisbeei_make_room(pool, sub, publication->length))) {
+    if (possible && (promised || frisbeei_sub_room(pool, sub, publication->length) || frisbeei_make_room(pool, sub, publication->length))) {
         message = frisbeei_share(pool, publication);
         if (message && (!latest || frisbeei_latest_room(pool, sub))) entry = (frisbeei_entry *)frisbeei_heap_take(pool, sizeof *entry);
     }
@@ -4678,6 +4720,7 @@ static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_pu
         return;
     }
     entry->message = message;
+    entry->dropped = sub->dropped;
     message->references++;
     if (latest) sub->latest[frisbeei_latest_place(sub, message)] = entry;
     entry->next = NULL;
@@ -4692,13 +4735,13 @@ static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_pu
     if (sub->conn) frisbeei_dirty(pool, sub->conn); // the next flush pumps, if only memory was short
 }
 
-static void frisbeei_sub_give(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication) {
+static void frisbeei_sub_give(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication, bool promised) {
     frisbeei_conn *conn = sub->conn;
     // before too much is queued, while it is in the cache; and a subscriber that keeps up must not seem slow because much is published in one turn
     const uint32_t much = publication->length < FRISBEEI_SHARE ? FRISBEEI_PUBLISH_FLUSH : 4 * FRISBEEI_PUBLISH_FLUSH;
     if (conn && conn->queued > much && !conn->io && frisbeei_may_write(conn)) frisbeei_flush_conn(pool, conn);
-    if (FRISBEEI_LIKELY(frisbeei_sub_direct(pool, sub, publication->length)) && frisbeei_sub_queue(pool, sub, publication)) return;
-    frisbeei_sub_wait(pool, sub, publication);
+    if (FRISBEEI_LIKELY(frisbeei_sub_direct(pool, sub, publication->length)) && frisbeei_sub_queue(pool, sub, publication, sub->dropped)) return;
+    frisbeei_sub_wait(pool, sub, publication, promised && sub->slow == FRISBEE_SLOW_BLOCK);
 }
 
 // Moves waiting messages into the connection's queue, a subscription at a time, while it is below high water. True: some were.
@@ -4717,14 +4760,14 @@ static bool frisbeei_pump(frisbee_pool *pool, frisbeei_conn *conn) {
         publication.payload = frisbeei_message_bytes(message);
         publication.length = message->length;
         publication.shared = message;
-        queued = frisbeei_sub_queue(pool, sub, &publication);
+        queued = frisbeei_sub_queue(pool, sub, &publication, frisbeei_dropped_before(sub, sub->first));
         if (!queued && conn->queued) break; // no memory now; there will be another time
         message = frisbeei_entry_take(pool, sub, sub->first);
         if (!queued) frisbeei_lost(pool, sub, message->publisher);
         frisbeei_message_drop(pool, message);
         frisbeei_waiting_remove(waiting, sub);
         if (sub->first) frisbeei_waiting_add(waiting, sub);
-        if (pool->broker->blocking) pool->broker->room = true;
+        frisbeei_publishers_try(pool);
         some = some || queued;
     }
     return some;
@@ -4776,13 +4819,20 @@ static bool frisbeei_publish_blocked(frisbee_pool *pool, size_t length) {
     return false;
 }
 
+static size_t frisbeei_retained_cost(const frisbeei_topic *topic, size_t length) {
+    return length + FRISBEEI_RETAINED_COST + topic->count * (size_t)FRISBEEI_TOKEN_COST;
+}
+
 static void frisbeei_retained_drop(frisbee_pool *pool, frisbeei_node *node) {
     frisbeei_message *message = node->retained;
     frisbeei_node *at;
     if (!message) return;
     pool->broker->retained_bytes -= message->length + (size_t)FRISBEEI_RETAINED_COST;
     node->retained = NULL;
-    for (at = node; at; at = at->parent) at->retained_below--;
+    for (at = node; at; at = at->parent) {
+        at->retained_below--;
+        if (at->parent) pool->broker->retained_bytes -= FRISBEEI_TOKEN_COST;
+    }
     frisbeei_message_drop(pool, message);
     frisbeei_prune(pool, node);
 }
@@ -4790,7 +4840,7 @@ static void frisbeei_retained_drop(frisbee_pool *pool, frisbeei_node *node) {
 // Keeps the message as its topic's last value; one without data clears it. EXHAUSTED: not kept, and what was before is forgotten.
 static frisbee_result frisbeei_retain(frisbee_pool *pool, const frisbeei_topic *topic, const frisbeei_publication *publication) {
     frisbeei_broker_state *broker = pool->broker;
-    const size_t cost = publication->length + FRISBEEI_RETAINED_COST;
+    const size_t cost = frisbeei_retained_cost(topic, publication->length);
     frisbeei_node *node = frisbeei_path_find(pool, topic), *at;
     frisbeei_message *message;
     if (node) frisbeei_retained_drop(pool, node);
@@ -4818,22 +4868,24 @@ static uint32_t frisbeei_spread(frisbee_pool *pool, frisbeei_publication *public
     const frisbeei_broker_state *broker = pool->broker;
     uint32_t i, at, k, copies = 0;
     pool->total.published += count;
+    pool->effort += count;
     for (i = 0; i < broker->matched_count; i++) {
         frisbeei_list *list = broker->matched[i];
         if (list->group) {
             for (k = 0; k < count; k++) {
-                frisbeei_sub_give(pool, frisbeei_pick(pool, list->group, publications[k].length, &at), &publications[k]);
+                frisbeei_sub_give(pool, frisbeei_pick(pool, list->group, publications[k].length, &at), &publications[k], true);
                 list->group->turn = at + 1;
             }
             copies++;
             continue;
         }
         for (at = 0; at < list->count; at++)
-            for (k = 0; k < count; k++) frisbeei_sub_give(pool, list->subs[at], &publications[k]);
+            for (k = 0; k < count; k++) frisbeei_sub_give(pool, list->subs[at], &publications[k], true);
         copies += list->count;
     }
     for (k = 0; k < count; k++)
         if (publications[k].shared) frisbeei_message_drop(pool, publications[k].shared);
+    pool->effort += copies * count;
     return copies;
 }
 
@@ -4879,11 +4931,12 @@ static void frisbeei_retained_give(frisbee_pool *pool, frisbeei_sub *sub, frisbe
     publication.length = message->length;
     publication.publisher = message->publisher;
     publication.shared = message;
-    frisbeei_sub_give(pool, sub, &publication);
+    frisbeei_sub_give(pool, sub, &publication, false);
 }
 
 static void frisbeei_retained_below(frisbee_pool *pool, const frisbeei_node *node, frisbeei_sub *sub) {
     const frisbeei_node *child;
+    pool->effort++;
     if (!node->retained_below) return;
     if (node->retained) frisbeei_retained_give(pool, sub, node->retained);
     for (child = node->first; child; child = child->next) frisbeei_retained_below(pool, child, sub); // at most as deep as a topic
@@ -4893,6 +4946,7 @@ static void frisbeei_retained_match(frisbee_pool *pool, const frisbeei_node *nod
     const frisbeei_node *child;
     size_t length;
     const char *text;
+    pool->effort++;
     if (!node || !node->retained_below) return;
     if (at == topic->count) {
         if (node->retained) frisbeei_retained_give(pool, sub, node->retained);
@@ -4997,10 +5051,8 @@ static void frisbeei_broker_remove(frisbee_pool *pool, frisbeei_sub *sub) {
     list->subs[sub->slot]->slot = sub->slot;
     if (!list->count) frisbeei_list_drop(pool, list);
     broker->count--;
-    if (sub->slow == FRISBEE_SLOW_BLOCK) {
-        broker->blocking--;
-        broker->room = true; // nobody waits for it any more
-    }
+    frisbeei_publishers_try(pool); // nobody waits for it any more, or another one of its connection has its room
+    if (sub->slow == FRISBEE_SLOW_BLOCK) broker->blocking--;
     frisbeei_sub_forget(pool, sub);
 }
 
@@ -5089,15 +5141,15 @@ static void frisbeei_message_parts(frisbee_message *message, char *topic, const 
 }
 
 // Calls this program's handler with a message. `sub` may be gone afterwards.
-static void frisbeei_tell_message(frisbee_pool *pool, frisbeei_sub *sub, const uint8_t *payload, size_t length) {
+static void frisbeei_tell_message(frisbee_pool *pool, frisbeei_sub *sub, const uint8_t *payload, size_t length, uint64_t dropped) {
     char topic[FRISBEE_TOPIC_MAX + 1];
     frisbee_message message;
     message.sub = frisbeei_sub_handle(sub);
     message.conn.id = sub->peer;
     frisbeei_message_parts(&message, topic, payload, length);
     message.retained = (payload[0] & 2) != 0;
-    message.dropped = sub->dropped - sub->told;
-    sub->told = sub->dropped;
+    message.dropped = dropped - sub->told;
+    sub->told = dropped;
     sub->delivered++;
     sub->on_message(pool, &message, sub->user);
 }
@@ -5108,17 +5160,19 @@ static void frisbeei_run_local(frisbee_pool *pool) {
     const frisbeei_sub *at;
     uint32_t rounds = 0;
     for (at = broker->local.first; at; at = at->next) rounds++;
-    while (rounds-- > 0 && broker->local.first && !pool->ending) {
+    while (rounds-- > 0 && broker->local.first && !pool->ending && !pool->spent) {
         frisbeei_sub *sub = broker->local.first;
         const frisbee_sub handle = frisbeei_sub_handle(sub);
         uint32_t count = sub->waiting;
-        if (sub->slow == FRISBEE_SLOW_BLOCK) broker->room = true;
-        while (count-- > 0 && !pool->ending && sub->first) {
+        frisbeei_publishers_try(pool);
+        while (count-- > 0 && !pool->ending && !pool->spent && sub->first) {
+            const uint64_t dropped = frisbeei_dropped_before(sub, sub->first);
             frisbeei_message *message = frisbeei_entry_take(pool, sub, sub->first);
             if (!sub->first) frisbeei_waiting_remove(&broker->local, sub);
             pool->total.delivered++;
-            frisbeei_tell_message(pool, sub, frisbeei_message_bytes(message), message->length);
+            frisbeei_tell_message(pool, sub, frisbeei_message_bytes(message), message->length, dropped);
             frisbeei_message_drop(pool, message);
+            frisbeei_budget_count(pool);
             if (!frisbeei_sub_find(pool, handle)) break;
         }
         if (!frisbeei_sub_find(pool, handle) || !sub->waits) continue;
@@ -5330,17 +5384,22 @@ static bool frisbeei_subscribe_send(frisbee_pool *pool, frisbeei_sub *sub) {
     return sub->asked;
 }
 
-// A session has opened: subscriptions are asked for (again), but for those that on_open has just made. In a fixed block those that find no room
-// in the queue follow when it is low.
+// A session has opened: subscriptions are asked for (again), but for those that on_open has just made. Those that find no room in the queue
+// follow when it is low. False: no memory.
 static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn) {
     uint32_t i;
     if (!conn->patterns || !conn->patterns->mine.count || !frisbeei_is_packets(conn)) return true;
     for (i = 0; i <= conn->patterns->mine.mask; i++) {
         frisbeei_sub *sub = (frisbeei_sub *)conn->patterns->mine.slots[i].value;
-        if (!sub || sub->asked || sub->ending || frisbeei_subscribe_send(pool, sub)) continue;
+        if (!sub || sub->asked || sub->ending) continue;
+        conn->patterns->asking = conn->queued && frisbeei_over(pool, conn, conn->header + 8u + sub->topic_length + sub->group_length, false);
+        if (!conn->patterns->asking && frisbeei_subscribe_send(pool, sub)) continue;
+        if (!conn->patterns->asking && !pool->fixed) return false;
+        conn->patterns->asking = true;
         conn->flags |= FRISBEEI_WANT_WRITABLE;
-        return pool->fixed;
+        return true;
     }
+    conn->patterns->asking = false;
     return true;
 }
 
@@ -5368,7 +5427,7 @@ static void frisbeei_message_input(frisbee_pool *pool, frisbeei_conn *conn, cons
     const uint8_t *at = (const uint8_t *)packet->data;
     if (packet->length < 2 || packet->length < 2u + at[1]) frisbeei_malformed(pool, conn);
     else if (!sub || sub->ending) conn->dropped++;
-    else frisbeei_tell_message(pool, sub, at, packet->length);
+    else frisbeei_tell_message(pool, sub, at, packet->length, sub->dropped);
 }
 
 static void frisbeei_dropped_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
@@ -5417,6 +5476,7 @@ static void frisbeei_subs_end(frisbee_pool *pool, frisbeei_conn *conn) {
             frisbeei_mine_free(pool, sub);
             continue;
         }
+        patterns->asking = false;
         if (sub) {
             sub->dropped = sub->told = 0; // the next session counts anew
             sub->asked = false;
@@ -5617,12 +5677,17 @@ static inline void frisbeei_deliver(frisbee_pool *pool, frisbeei_conn *conn, con
     pool->packet = NULL;
 }
 
-static bool frisbeei_budget_spent(frisbee_pool *pool, frisbeei_conn *conn) {
+// A packet, or a message that was kept, was handed out.
+static void frisbeei_budget_count(frisbee_pool *pool) {
     if (pool->budget_packets && --pool->budget_packets == 0) pool->spent = true;
-    if (pool->budget_end != FRISBEEI_NO_TIME) {
-        frisbeei_clock(pool);
-        if (pool->now >= pool->budget_end) pool->spent = true;
-    }
+    if (pool->budget_end == FRISBEEI_NO_TIME) return;
+    frisbeei_clock(pool);
+    if (pool->now >= pool->budget_end) pool->spent = true;
+}
+
+static bool frisbeei_budget_spent(frisbee_pool *pool, frisbeei_conn *conn) {
+    frisbeei_budget_count(pool);
+    if (pool->effort > FRISBEEI_EFFORT) pool->spent = true;
     if (pool->spent) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
     return pool->spent;
 }
@@ -5669,7 +5734,7 @@ static size_t frisbeei_dispatch(frisbee_pool *pool, frisbeei_conn *conn, const u
             at -= header + length;
             break;
         }
-        if (budgeted && operation > FRISBEEI_PONG && frisbeei_budget_spent(pool, conn)) pool->stop = true;
+        if ((budgeted || pool->effort > FRISBEEI_EFFORT) && operation > FRISBEEI_PONG && frisbeei_budget_spent(pool, conn)) pool->stop = true;
         if (pool->stop) break;
     }
     if (pool->broker) frisbeei_batch_end(pool); // the payloads lie in `data`
@@ -5848,6 +5913,7 @@ static void frisbeei_begin_close(frisbee_pool *pool, frisbeei_conn *conn, frisbe
         frisbeei_fail(pool, conn, reason, 0);
         return;
     }
+    frisbeei_publishers_try(pool);
     conn->reason = (int8_t)reason;
     conn->state = FRISBEEI_DRAINING;
     conn->flags |= FRISBEEI_FINISH;
@@ -6066,6 +6132,7 @@ static frisbee_result frisbeei_hand_begin(frisbee_pool *pool, frisbeei_conn *con
     if (conn->flags & FRISBEEI_FINISH && how != FRISBEE_HIJACK_NOW) return FRISBEE_CLOSED;
     result = frisbeei_extra_need(pool, conn);
     if (result != FRISBEE_OK) return result;
+    if (pool->broker) frisbeei_batch_end(pool);
     if (how == FRISBEE_HIJACK_FENCED && !frisbeei_queue_control(pool, conn, FRISBEEI_FENCE))
         return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
     conn->extra->hand = (uint8_t)hand;
@@ -6075,6 +6142,7 @@ static frisbee_result frisbeei_hand_begin(frisbee_pool *pool, frisbeei_conn *con
     if (timeout_ms >= 0) frisbeei_timer_need(pool, conn, conn->extra->hand_deadline);
     if (conn->extra->raw && pool->current == conn) pool->stop = true;
     conn->flags &= ~(uint32_t)(FRISBEEI_PAUSED | FRISBEEI_UNWATCHED);
+    frisbeei_publishers_try(pool);
     frisbeei_interest(pool, conn);
     frisbeei_work(pool, conn, FRISBEEI_WORK_HAND | FRISBEEI_WORK_INPUT);
     return FRISBEE_OK;
@@ -7111,7 +7179,7 @@ static void frisbeei_run_shutdown(frisbee_pool *pool) {
     const bool late = pool->turn_now >= pool->shut_at;
     if (pool->shut != 1) return;
     while ((conn = frisbeei_each(pool, &index)) != NULL) {
-        const bool talks = conn->patterns && (conn->patterns->live || conn->patterns->waiting.first);
+        const bool talks = conn->flags & FRISBEEI_PUBLISH_FULL || (conn->patterns && (conn->patterns->live || conn->patterns->waiting.first));
         const bool quiet = conn->queued == 0 && !talks && !frisbeei_deferred_count(conn) && (!conn->calls || conn->calls->live == 0) &&
                            !frisbeei_handing(conn);
         conn->flags |= FRISBEEI_NO_RETRY;
@@ -7140,6 +7208,7 @@ static frisbee_result frisbeei_turn(frisbee_pool *pool, int32_t timeout_ms) {
     pool->input_later = pool->spent && !pool->fresh_first;
     pool->fresh_first = pool->input_later;
     pool->spent = false;
+    pool->effort = 0;
     pool->budget_packets = pool->desc.budget_packets;
     pool->budget_end = pool->desc.budget_us >= 0 ? pool->now + pool->desc.budget_us : FRISBEEI_NO_TIME;
     acted = frisbeei_run_tasks(pool, false);
@@ -7858,6 +7927,7 @@ FRISBEE_API frisbee_result frisbee_close(frisbee_pool *pool, frisbee_conn handle
     if (!pool || (how != FRISBEE_CLOSE_FLUSH && how != FRISBEE_CLOSE_NOW)) return FRISBEE_INVALID;
     if (!conn) return FRISBEE_CLOSED;
     frisbeei_clock_outside(pool);
+    if (pool->broker) frisbeei_batch_end(pool);
     conn->flags |= FRISBEEI_NO_RETRY;
     if (how == FRISBEE_CLOSE_NOW || frisbeei_handing(conn)) frisbeei_fail(pool, conn, FRISBEE_OK, 0);
     else frisbeei_begin_close(pool, conn, FRISBEE_OK);
@@ -7873,7 +7943,9 @@ FRISBEE_API frisbee_result frisbee_finish(frisbee_pool *pool, frisbee_conn handl
     result = frisbeei_may_send(pool, conn);
     if (result != FRISBEE_OK) return result;
     frisbeei_clock_outside(pool);
+    if (pool->broker) frisbeei_batch_end(pool);
     conn->flags |= FRISBEEI_FINISH;
+    frisbeei_publishers_try(pool);
     frisbeei_dirty(pool, conn);
     return FRISBEE_OK;
 }
@@ -8305,6 +8377,7 @@ FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub h
     conn = sub->conn;
     frisbeei_clock_outside(pool);
     if (sub->list) { // at our broker
+        frisbeei_batch_end(pool);
         if (conn && frisbeei_may_deliver(conn) && !frisbeei_queue_own(pool, conn, FRISBEEI_SUBSCRIBED, sub->number, &refused, 1, false))
             return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
         frisbeei_broker_remove(pool, sub);

@@ -1,6 +1,7 @@
-// test_threads.c - pools on threads of their own, and threads that post to them: tasks both ways, stop, sockets that move from pool to pool, and
-// posting that races with destroying. Meant for ThreadSanitizer; without it, the counts still have to be right. Checks are made by the main
-// thread, when the others have ended; what they share is guarded by one mutex, so that no race of the test's own hides one of the library's.
+// test_threads.c - pools on threads of their own, and threads that post to them: tasks both ways, stop, sockets that move from pool to pool,
+// brokers and streams that share nothing, and posting that races with destroying. Meant for ThreadSanitizer; without it, the counts still have
+// to be right. Checks are made by the main thread, when the others have ended; what they share is guarded by one mutex, so that no race of the
+// test's own hides one of the library's.
 #ifndef FRISBEE_CHECK
 #define FRISBEE_CHECK
 #endif
@@ -379,6 +380,187 @@ static void sockets_move_between_pools(void) {
     end();
 }
 
+// >>brokers and streams: each pool is a broker on its own thread, subscribes at the next one's, and has a stream to it. Tasks that other threads
+// post publish, and write to the stream, which echoes.
+
+enum { STATIONS = 3, PUBLISHERS = 2, PUBLISHES = 400, ALL = PUBLISHERS * PUBLISHES };
+
+struct station { // its numbers belong to its thread, until that has ended
+    struct worker worker;
+    char address[64];
+    const char *next; // address of the broker that it subscribes at
+    frisbee_task start;
+    frisbee_stream stream;
+    uint32_t published, heard_here, heard_there, echoed;
+    int wrong;
+};
+
+struct publish {
+    frisbee_task task;
+    struct station *at;
+};
+
+struct publisher {
+    pthread_t thread;
+    int refused;
+    struct publish publishes[STATIONS][PUBLISHES];
+};
+
+static struct {
+    struct station stations[STATIONS];
+    int ready, done; // stations; guarded by the mutex
+    bool racing;     // the stations are stopped meanwhile
+} ring;
+
+static void is_next(struct station *s, uint32_t *counter, const void *data, size_t length) {
+    uint32_t number = 0;
+    if (length == sizeof number) memcpy(&number, data, sizeof number);
+    s->wrong += length != sizeof number || number != *counter;
+    ++*counter;
+    if (s->heard_here == ALL && s->heard_there == ALL && s->echoed == ALL) add(&ring.done, 1);
+}
+
+static void station_message(frisbee_pool *pool, const frisbee_message *message, void *user) {
+    struct station *s = (struct station *)user;
+    s->wrong += pool != s->worker.pool || message->dropped != 0;
+    is_next(s, message->conn.id == FRISBEE_LOCAL.id ? &s->heard_here : &s->heard_there, message->data, message->length);
+}
+
+static void station_result(frisbee_pool *pool, frisbee_sub sub, frisbee_result result, void *user) {
+    (void)pool;
+    (void)sub;
+    if (result == FRISBEE_OK) add(&ring.ready, 1);
+    else ((struct station *)user)->wrong++;
+}
+
+static void station_echoed(frisbee_pool *pool, frisbee_stream stream, const void *data, uint32_t length, void *user) {
+    (void)pool;
+    (void)stream;
+    is_next((struct station *)user, &((struct station *)user)->echoed, data, length);
+}
+
+static void station_echo(frisbee_pool *pool, frisbee_stream stream, const void *data, uint32_t length, void *user) {
+    struct station *s = (struct station *)frisbee_user(pool, frisbee_stream_conn(pool, stream));
+    (void)user;
+    s->wrong += pool != s->worker.pool;
+    if (frisbee_stream_send(pool, stream, data, length) != FRISBEE_OK && !ring.racing) s->wrong++;
+}
+
+static void station_accepts(frisbee_pool *pool, frisbee_conn conn, frisbee_stream stream, void *user) {
+    struct station *s = (struct station *)user;
+    s->wrong += pool != s->worker.pool || frisbee_stream_conn(pool, stream).id != conn.id;
+}
+
+static const frisbee_stream_events echoing = {station_accepts, station_echo, NULL, NULL}, echoed = {NULL, station_echoed, NULL, NULL};
+
+static void station_open(frisbee_pool *pool, frisbee_conn conn, void *user) {
+    struct station *s = (struct station *)user;
+    s->wrong += frisbee_stream_open(pool, conn, NULL, s, &s->stream) != FRISBEE_OK;
+}
+
+static const frisbee_events station_events = {station_open, NULL, NULL, NULL, NULL};
+
+static void station_start(frisbee_task *task, frisbee_pool *pool) {
+    struct station *s = (struct station *)(void *)((char *)task - offsetof(struct station, start));
+    frisbee_conn_desc desc = quiet(NULL);
+    frisbee_sub_desc sub;
+    frisbee_conn conn;
+    memset(&sub, 0, sizeof sub);
+    sub.on_message = station_message;
+    sub.on_result = station_result;
+    sub.user = s;
+    desc.user = s;
+    desc.events = &station_events;
+    desc.streams = &echoed;
+    if (frisbee_connect(pool, s->next, &desc, &conn) != FRISBEE_OK || frisbee_subscribe(pool, conn, "ring.>", &sub, NULL) != FRISBEE_OK ||
+        frisbee_subscribe(pool, FRISBEE_LOCAL, "ring.*", &sub, NULL) != FRISBEE_OK)
+        s->wrong++;
+}
+
+static void publish_next(frisbee_task *task, frisbee_pool *pool) {
+    struct station *s = ((struct publish *)(void *)task)->at;
+    if (!pool) return; // destroyed
+    s->wrong += pool != s->worker.pool;
+    s->wrong += frisbee_publish(pool, FRISBEE_LOCAL, "ring.number", &s->published, sizeof s->published, NULL) != FRISBEE_OK;
+    if (frisbee_stream_send(pool, s->stream, &s->published, sizeof s->published) != FRISBEE_OK && !ring.racing) s->wrong++;
+    s->published++;
+}
+
+static void *publish_all(void *argument) {
+    struct publisher *p = (struct publisher *)argument;
+    int i, k;
+    for (k = 0; k < PUBLISHES; k++)
+        for (i = 0; i < STATIONS; i++) {
+            struct publish *publish = &p->publishes[i][k];
+            publish->task.run = publish_next;
+            publish->at = &ring.stations[i];
+            p->refused += frisbee_remote_post(publish->at->worker.remote, &publish->task) != FRISBEE_OK;
+        }
+    return NULL;
+}
+
+static void brokers_share_nothing(bool racing) {
+    static const frisbee_broker anybody;
+    struct publisher *publishers = (struct publisher *)calloc(PUBLISHERS, sizeof *publishers);
+    frisbee_pool_desc desc;
+    frisbee_conn_desc listening = quiet(NULL);
+    frisbee_listener listener;
+    int i;
+    begin();
+    memset(&ring, 0, sizeof ring);
+    memset(&desc, 0, sizeof desc);
+    ring.racing = racing;
+    desc.broker = &anybody;
+    listening.events = NULL;
+    listening.streams = &echoing;
+    for (i = 0; i < STATIONS; i++) {
+        struct station *s = &ring.stations[i];
+        listening.user = s;
+        CHECK_EQ(frisbee_pool_create(&desc, &s->worker.pool), FRISBEE_OK);
+        CHECK_EQ(frisbee_listen(s->worker.pool, "127.0.0.1:0", &listening, &listener), FRISBEE_OK);
+        CHECK_EQ(frisbee_listener_address(s->worker.pool, listener, s->address, sizeof s->address), FRISBEE_OK);
+        ring.stations[(i + STATIONS - 1) % STATIONS].next = s->address;
+    }
+    for (i = 0; i < STATIONS; i++) {
+        struct station *s = &ring.stations[i];
+        CHECK_EQ(pthread_create(&s->worker.thread, NULL, work, &s->worker), 0); // the pool is the thread's from here on
+        CHECK_EQ(reached(&s->worker.ready, 1), 1);
+        s->start.run = station_start;
+        CHECK_EQ(frisbee_remote_post(s->worker.remote, &s->start), FRISBEE_OK);
+    }
+    CHECK_EQ(reached(&ring.ready, STATIONS), STATIONS);
+    for (i = 0; i < PUBLISHERS; i++) CHECK_EQ(pthread_create(&publishers[i].thread, NULL, publish_all, &publishers[i]), 0);
+    if (!racing) CHECK_EQ(reached(&ring.done, STATIONS), STATIONS);
+    for (i = 0; i < STATIONS; i++) {
+        frisbee_remote_stop(ring.stations[i].worker.remote);
+        if (racing) sleep_ms(1);
+    }
+    for (i = 0; i < STATIONS; i++) CHECK_EQ(pthread_join(ring.stations[i].worker.thread, NULL), 0);
+    for (i = 0; i < PUBLISHERS; i++) {
+        CHECK_EQ(pthread_join(publishers[i].thread, NULL), 0);
+        CHECK(racing || !publishers[i].refused);
+    }
+    for (i = 0; i < STATIONS; i++) {
+        const struct station *s = &ring.stations[i];
+        CHECK_EQ(s->wrong, 0);
+        CHECK_EQ(s->worker.failures, 0);
+        CHECK_EQ(s->worker.ran, FRISBEE_OK);
+        CHECK(s->published <= ALL && s->heard_here <= s->published && s->echoed <= s->published);
+        CHECK(s->heard_there <= ring.stations[(i + 1) % STATIONS].published);
+        if (!racing) CHECK(s->published == ALL && s->heard_here == ALL && s->heard_there == ALL && s->echoed == ALL);
+        frisbee_remote_release(s->worker.remote);
+    }
+    end();
+    free(publishers);
+}
+
+static void brokers_and_streams_share_nothing(void) { brokers_share_nothing(false); }
+
+static void publishing_races_with_destroying(void) {
+    int round;
+    for (round = 0; round < 10; round++) brokers_share_nothing(true);
+}
+
 // >>stop from another thread, and posts from a signal handler
 
 static void *stop_later(void *argument) {
@@ -495,6 +677,8 @@ int main(int argc, char **argv) {
     RUN(pools_post_to_each_other);
     RUN(posting_races_with_destroying);
     RUN(sockets_move_between_pools);
+    RUN(brokers_and_streams_share_nothing);
+    RUN(publishing_races_with_destroying);
     RUN(stop_ends_what_blocks);
     RUN(signal_handlers_may_post);
     RUN(look_ups_race_with_destroying);

@@ -1,7 +1,9 @@
-# symbols.sh CHECK OUT COMPILER - what the implementation, compiled, brings into a program and takes from the system. Silent if all is well.
+# symbols.sh CHECK OUT COMPILER [OPTION]... - what the implementation, compiled, brings into a program and takes from the system. Silent if all is
+# well; `size` leaves what it measured in OUT.note.
 check=$1 out=$2 compiler=$3
+shift 3
 here=tests/compile
-cc="$compiler -std=c99 -O1 -I."
+cc="$compiler -std=c99 -O1 -I. $*"
 LC_ALL=C
 export LC_ALL
 
@@ -50,6 +52,30 @@ firmware) # without an operating system: memory and strings, and with an allocat
     wanted "$out.o" >"$out.wanted"
     grep -qx my_malloc "$out.wanted" || { echo 'FRISBEE_MALLOC is not used'; exit 1; }
     grep -Evx -e 'mem(cpy|move|set|cmp|chr)|bcmp|str(len|cmp|ncmp|chr)|my_(malloc|realloc|free)' -e '_GLOBAL_OFFSET_TABLE_' "$out.wanted" | none 'needed'
+    ;;
+size) # bytes of code and constants, everything in and with each pattern left out; what an option leaves out must show
+    bytes() { # NAME OPTION...
+        name=$1
+        shift
+        $compiler -std=c99 -Os -I. -DFRISBEE_LOG_LEVEL=0 "$@" -c $here/frisbee.c -o "$out.o" || exit 1
+        size "$out.o" | awk -v name="$name" 'NR == 2 { print name, $1 }'
+    }
+    {
+        bytes all
+        bytes no_pubsub -DFRISBEE_NO_PUBSUB
+        bytes no_streams -DFRISBEE_NO_STREAMS
+        bytes neither -DFRISBEE_NO_PUBSUB -DFRISBEE_NO_STREAMS
+        bytes firmware -DFRISBEE_NO_PUBSUB -DFRISBEE_NO_STREAMS -DFRISBEE_NO_THREADS -DFRISBEE_POLLER=FRISBEE_POLLER_NONE
+    } >"$out.sizes"
+    awk -v compiler="$compiler" '{ size[$1] = $2; all = all ", " $1 " " $2 } END { print compiler " -Os, bytes of code: " substr(all, 3) }' \
+        "$out.sizes" >"$out.note"
+    awk '{ size[$1] = $2 }
+        END {
+            if (size["no_pubsub"] > size["all"] - 4000) print "FRISBEE_NO_PUBSUB leaves little out"
+            if (size["no_streams"] > size["all"] - 2000) print "FRISBEE_NO_STREAMS leaves little out"
+            if (size["neither"] >= size["no_pubsub"] || size["neither"] >= size["no_streams"]) print "the options do not add up"
+            if (size["firmware"] >= size["neither"]) print "no sockets: no smaller"
+        }' "$out.sizes" | none 'size'
     ;;
 static) # nothing but the program itself
     $cc -DFRISBEE_STATIC -c $here/use.c -o "$out.o" || exit 1
