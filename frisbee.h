@@ -714,7 +714,8 @@ FRISBEE_API frisbee_result frisbee_conn_address(frisbee_pool *pool, frisbee_conn
 // an operation below 10 or above 65279 · NO_MEMORY · CLOSED · NOT_SENT between sessions · HIJACKED behind a hijack's end of packets.
 
 // Lends room for a payload of up to `room` bytes in the connection's queue: encode into *data and pass *data (and the length used) to
-// the next send, call, reply or write on this connection, which then copies nothing. Any other use of the connection ends the loan.
+// the next send, call, reply or write on this connection, which then copies nothing. Any other use of the connection, also a message that is
+// published to it, ends the loan.
 FRISBEE_API frisbee_result frisbee_reserve(frisbee_pool *pool, frisbee_conn conn, size_t room, void **data);
 
 // Queues a packet; copies the payload. `id` is what you make of it; replies made by hand use the request's.
@@ -875,7 +876,8 @@ typedef struct frisbee_broker {
     uint32_t max_subs;       // 1000000; in all
     uint32_t max_conn_subs;  // 1024; of a connection
     uint32_t max_pending;    // 8 MiB; the highest limit of a subscription
-    size_t max_retained;     // 16 MiB; each value counts its payload, topic, 256 bytes and 128 for each token; above it values are passed on but not kept
+    size_t max_retained;     // 16 MiB; each value counts its payload, topic, 256 bytes and 128 for each token; above it
+                             // values are passed on but not kept, and what the topic had before is forgotten
 } frisbee_broker;
 
 // Subscribes at the peer's broker, or at this pool's own (FRISBEE_LOCAL). Copies topic and group. Before the connection is open, or between
@@ -1218,11 +1220,12 @@ enum {
     FRISBEEI_LAST_CONNECTOR_STREAM = 32767, // ids of streams, likewise
     FRISBEEI_EARLY_CREDIT = 16384,      // of a stream, before the peer has said hello
     FRISBEEI_SHARE = 8192,              // messages from here on are shared by the queues of their subscribers, below they are copied
-    FRISBEEI_PUBLISH_FLUSH = 32768,     // a subscriber's queue is written when it holds more, before the turn ends
+    FRISBEEI_PUBLISH_FLUSH = 131072,    // a subscriber's queue is written when it holds more, before the turn ends;
+    FRISBEEI_BATCH_FLUSH = 2048,        // or more than this, when it got a batch
     FRISBEEI_MESSAGE_COST = 62,         // what a waiting message counts beside its payload with topic, flags and a length: 64 in all
     FRISBEEI_RETAINED_COST = 254,       // and a retained one, which keeps the tokens of its topic:
     FRISBEEI_TOKEN_COST = 128,
-    FRISBEEI_BATCH = 256,               // messages that are passed on together
+    FRISBEEI_BATCH = 1024,              // messages that are passed on together
     FRISBEEI_EFFORT = 250000,           // topics looked at and copies made in a turn, before other connections have theirs
     FRISBEEI_GROUP_TRIES = 16,          // members of a group that are asked for room
     FRISBEEI_LARGE = 16384,             // payloads from here on are written from where they are
@@ -1437,7 +1440,7 @@ typedef struct frisbeei_sub {
     struct frisbeei_conn *conn;
     frisbeei_list *list; // at our broker; NULL: at the peer's
     frisbeei_entry *first, *last;
-    struct frisbeei_sub *next; // of its connection's that wait; of those that the broker's program is to be told the end of
+    struct frisbeei_sub *next, *before; // of its connection's that wait; of those that the broker's program is to be told the end of
     frisbeei_entry **latest;   // FRISBEE_SLOW_LATEST: the waiting ones by topic, an open hash
     uint64_t delivered, dropped, told; // told: of dropped, what the subscriber knows
     frisbee_on_message on_message;
@@ -3760,7 +3763,8 @@ static void frisbeei_stream_end(frisbee_pool *pool, frisbeei_stream *stream, fri
     stream->reason = (int8_t)reason;
     stream->owes_credit = false;
     // a stock peer takes what was under way to it for the beginning of another stream: where the id is ours, a close can only end that
-    stream->owes_close = stream->known && (!stream->ended || stream->own || stream->conn->patterns->peer == FRISBEEI_PEER_FRISBEE);
+    if (stream->key == stream->id)
+        stream->owes_close = stream->known && (!stream->ended || stream->own || stream->conn->patterns->peer == FRISBEEI_PEER_FRISBEE);
     frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_TELL);
     if (stream->owes_close) frisbeei_stream_pay(pool, stream);
 }
@@ -4016,6 +4020,14 @@ static void frisbeei_stream_closed_by_peer(frisbee_pool *pool, frisbeei_stream *
         return;
     }
     if (stream->conn->patterns->peer == FRISBEEI_PEER_FRISBEE) return; // what was kept comes first, and the answer behind it
+    if (frisbeei_map_get(pool, map, FRISBEEI_MOVED | stream->serial)) { // serials went around
+        frisbeei_stream_end(pool, stream, FRISBEE_EXHAUSTED);
+        return;
+    }
+    if (stream->own) {
+        stream->owes_close = true;
+        frisbeei_stream_pay(pool, stream);
+    }
     frisbeei_map_remove(pool, map, stream->key); // a stock peer may use the id again at once
     stream->key = FRISBEEI_MOVED | stream->serial;
     frisbeei_map_place(pool, map, stream->key, stream); // in the room that it had
@@ -4061,6 +4073,12 @@ static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const
     else frisbeei_stream_deliver(pool, stream, packet->data, packet->length);
 }
 
+// Would a message with this id begin a stream?
+static bool frisbeei_opens_stream(const frisbee_pool *pool, const frisbeei_conn *conn, uint16_t id) {
+    const frisbeei_patterns *patterns = conn->patterns;
+    return patterns && patterns->begun && !frisbeei_map_get(pool, &patterns->streams, id) && !frisbeei_id_buried(patterns, id);
+}
+
 // The packet at the head of what came: an acceptor's first one says who the peer is.
 static void frisbeei_streams_first(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) {
     if (conn->patterns->begun && conn->patterns->peer == FRISBEEI_PEER_UNKNOWN && conn->flags & FRISBEEI_ACCEPTED && operation != FRISBEEI_HELLO)
@@ -4079,6 +4097,10 @@ static void frisbeei_streams_pong(frisbee_pool *pool, frisbeei_conn *conn) {
 static void frisbeei_streams_run(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
 static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
 static void frisbeei_streams_resume(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
+static bool frisbeei_opens_stream(const frisbee_pool *pool, const frisbeei_conn *conn, uint16_t id) {
+    (void)pool, (void)conn, (void)id;
+    return false;
+}
 static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbee_result reason) { (void)pool, (void)conn, (void)reason; }
 static bool frisbeei_streams_begin(frisbee_pool *pool, frisbeei_conn *conn) {
     (void)pool, (void)conn;
@@ -4297,8 +4319,8 @@ static frisbeei_node *frisbeei_path_find(const frisbee_pool *pool, const frisbee
 static void frisbeei_list_drop(frisbee_pool *pool, frisbeei_list *list) {
     frisbeei_node *node = list->node, *group = list->group;
     frisbeei_list **at = &node->lists;
-    while (*at && *at != list) at = &(*at)->next;
-    if (*at) *at = list->next;
+    for (; *at != list; at = &(*at)->next) pool->effort++;
+    *at = list->next;
     frisbeei_heap_give(pool, list->subs, list->room * sizeof *list->subs);
     frisbeei_heap_give(pool, list, sizeof *list);
     pool->broker->list_count--;
@@ -4318,9 +4340,8 @@ static frisbeei_list *frisbeei_list_need(frisbee_pool *pool, frisbeei_node *node
         group = frisbeei_child_need(pool, &broker->groups, group_name, group_length);
         if (!group) return NULL;
     }
-    for (list = node->lists; list; list = list->next)
+    for (list = node->lists; list; list = list->next, pool->effort++)
         if (list->group == group) return list;
-    list = NULL;
     if (broker->list_count < broker->matched_room || frisbeei_heap_grow(pool, (void **)&broker->matched, &broker->matched_room, sizeof *broker->matched))
         list = (frisbeei_list *)frisbeei_heap_take(pool, sizeof *list);
     if (!list) {
@@ -4487,18 +4508,18 @@ static frisbeei_waiting *frisbeei_waiting_of(frisbee_pool *pool, const frisbeei_
 static void frisbeei_waiting_add(frisbeei_waiting *waiting, frisbeei_sub *sub) {
     sub->waits = true;
     sub->next = NULL;
-    if (waiting->first) waiting->last->next = sub;
+    sub->before = waiting->last;
+    if (waiting->last) waiting->last->next = sub;
     else waiting->first = sub;
     waiting->last = sub;
 }
 
 static void frisbeei_waiting_remove(frisbeei_waiting *waiting, frisbeei_sub *sub) {
-    frisbeei_sub *at, *before = NULL;
     if (!sub->waits) return;
-    for (at = waiting->first; at != sub; at = at->next) before = at;
-    if (before) before->next = sub->next;
+    if (sub->before) sub->before->next = sub->next;
     else waiting->first = sub->next;
-    if (waiting->last == sub) waiting->last = before;
+    if (sub->next) sub->next->before = sub->before;
+    else waiting->last = sub->before;
     sub->waits = false;
 }
 
@@ -4606,9 +4627,14 @@ static bool frisbeei_sub_room(frisbee_pool *pool, const frisbeei_sub *sub, size_
     return pool->memory + cost <= pool->desc.max_memory - pool->desc.max_memory / 4;
 }
 
+// Could it take the message, if not now?
+static bool frisbeei_sub_able(const frisbeei_sub *sub, size_t length) {
+    return !sub->conn || (frisbeei_may_deliver(sub->conn) && frisbeei_fits(sub->conn, length));
+}
+
 // Can a message be taken for it now, by queue or by waiting?
 static bool frisbeei_sub_takes(frisbee_pool *pool, const frisbeei_sub *sub, size_t length) {
-    if (sub->conn && (!frisbeei_may_deliver(sub->conn) || !frisbeei_fits(sub->conn, length))) return false;
+    if (!frisbeei_sub_able(sub, length)) return false;
     return frisbeei_sub_direct(pool, sub, length) || frisbeei_sub_room(pool, sub, length);
 }
 
@@ -4706,7 +4732,7 @@ static bool frisbeei_make_room(frisbee_pool *pool, frisbeei_sub *sub, size_t len
 static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication, bool promised) {
     frisbeei_waiting *waiting = frisbeei_waiting_of(pool, sub);
     const bool latest = sub->slow == FRISBEE_SLOW_LATEST;
-    const bool possible = !sub->conn || (frisbeei_may_deliver(sub->conn) && frisbeei_fits(sub->conn, publication->length));
+    const bool possible = frisbeei_sub_able(sub, publication->length);
     frisbeei_message *message = latest && sub->first && possible ? frisbeei_share(pool, publication) : NULL;
     frisbeei_entry *entry = NULL;
     if (message && frisbeei_replace(pool, sub, message)) return;
@@ -4738,8 +4764,7 @@ static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_pu
 static void frisbeei_sub_give(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication, bool promised) {
     frisbeei_conn *conn = sub->conn;
     // before too much is queued, while it is in the cache; and a subscriber that keeps up must not seem slow because much is published in one turn
-    const uint32_t much = publication->length < FRISBEEI_SHARE ? FRISBEEI_PUBLISH_FLUSH : 4 * FRISBEEI_PUBLISH_FLUSH;
-    if (conn && conn->queued > much && !conn->io && frisbeei_may_write(conn)) frisbeei_flush_conn(pool, conn);
+    if (conn && conn->queued > FRISBEEI_PUBLISH_FLUSH && !conn->io && frisbeei_may_write(conn)) frisbeei_flush_conn(pool, conn);
     if (FRISBEEI_LIKELY(frisbeei_sub_direct(pool, sub, publication->length)) && frisbeei_sub_queue(pool, sub, publication, sub->dropped)) return;
     frisbeei_sub_wait(pool, sub, publication, promised && sub->slow == FRISBEE_SLOW_BLOCK);
 }
@@ -4775,32 +4800,35 @@ static bool frisbeei_pump(frisbee_pool *pool, frisbeei_conn *conn) {
 
 // >>publishing
 
-static frisbeei_sub *frisbeei_member(const frisbeei_node *group, uint32_t at) {
+// Whose turn it is in a group: the next one that has room, within a few; else the next one that could have. *turn: its place.
+static frisbeei_sub *frisbeei_pick(frisbee_pool *pool, const frisbeei_node *group, size_t length, uint32_t *turn) {
     const frisbeei_list *list = group->chain;
+    frisbeei_sub *able = NULL, *sub = NULL;
+    uint32_t at = group->turn % group->total, place = at, tries = 0, i;
     while (at >= list->count) {
         at -= list->count;
         list = list->chain;
     }
-    return list->subs[at];
-}
-
-// Whose turn it is in a group: the next one that has room, within a few; else the next one. *turn: its place.
-static frisbeei_sub *frisbeei_pick(frisbee_pool *pool, const frisbeei_node *group, size_t length, uint32_t *turn) {
-    const uint32_t first = group->turn % group->total;
-    uint32_t i;
-    for (i = 0; i < group->total && i < FRISBEEI_GROUP_TRIES; i++) {
-        frisbeei_sub *sub;
-        *turn = (first + i) % group->total;
-        sub = frisbeei_member(group, *turn);
-        if (frisbeei_sub_takes(pool, sub, length)) return sub;
+    *turn = place;
+    for (i = 0; i < group->total && tries < FRISBEEI_GROUP_TRIES; i++) {
+        sub = list->subs[at];
+        if (frisbeei_sub_able(sub, length)) {
+            if (!able || frisbeei_sub_takes(pool, sub, length)) *turn = place;
+            if (frisbeei_sub_takes(pool, sub, length)) return sub;
+            if (!able) able = sub;
+            tries++;
+        }
+        place = (place + 1) % group->total;
+        if (++at < list->count) continue;
+        at = 0;
+        list = list->chain ? list->chain : group->chain;
     }
-    *turn = first;
-    return frisbeei_member(group, first);
+    return able ? able : sub;
 }
 
 static bool frisbeei_blocks(frisbee_pool *pool, const frisbeei_sub *sub, size_t length) {
     if (sub->slow != FRISBEE_SLOW_BLOCK || frisbeei_sub_takes(pool, sub, length)) return false;
-    return !sub->conn || (frisbeei_may_deliver(sub->conn) && frisbeei_fits(sub->conn, length)); // what can never go need not be waited for
+    return frisbeei_sub_able(sub, length); // what can never go need not be waited for
 }
 
 // Is a subscription that blocks full? Before anything is delivered: a message goes to all, or waits.
@@ -4879,8 +4907,11 @@ static uint32_t frisbeei_spread(frisbee_pool *pool, frisbeei_publication *public
             copies++;
             continue;
         }
-        for (at = 0; at < list->count; at++)
+        for (at = 0; at < list->count; at++) {
+            frisbeei_conn *conn = list->subs[at]->conn;
             for (k = 0; k < count; k++) frisbeei_sub_give(pool, list->subs[at], &publications[k], true);
+            if (conn && count > 1 && conn->queued > FRISBEEI_BATCH_FLUSH && !conn->io && frisbeei_may_write(conn)) frisbeei_flush_conn(pool, conn);
+        }
         copies += list->count;
     }
     for (k = 0; k < count; k++)
@@ -5029,6 +5060,7 @@ static frisbee_result frisbeei_broker_add(frisbee_pool *pool, frisbeei_conn *con
     list->subs[list->count++] = sub;
     broker->count++;
     broker->blocking += sub->slow == FRISBEE_SLOW_BLOCK;
+    frisbeei_publishers_try(pool); // a group may have waited for it
     *out = sub;
     return FRISBEE_OK;
 }
@@ -5189,7 +5221,7 @@ static bool frisbeei_broker_busy(const frisbee_pool *pool) {
 static void frisbeei_broker_run(frisbee_pool *pool) {
     frisbeei_broker_state *broker = pool->broker;
     if (broker->ended) frisbeei_broker_tell_ended(pool, NULL);
-    if (broker->local.first) frisbeei_run_local(pool);
+    if (broker->local.first && !pool->input_later) frisbeei_run_local(pool); // or, under a budget, they could keep connections from theirs
     if (!broker->room || pool->ending) return;
     frisbeei_publishers_resume(pool);
     if (!broker->refused || pool->ending) return;
@@ -5325,12 +5357,13 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
     frisbee_result result;
     frisbeei_topic topic;
     uint32_t copies = 0;
-    uint8_t reply[13];
+    uint8_t reply[13], flags;
     if (packet->length < 2 || packet->length < 2u + at[1]) {
         frisbeei_malformed(pool, conn);
         return true;
     }
-    *(uint8_t *)(uintptr_t)at &= 1; // in our own buffer; subscribers get no flags that the publisher made up
+    flags = at[0];
+    *(uint8_t *)(uintptr_t)at = flags & 1; // in our own buffer; subscribers get no flags that the publisher made up
     publication.payload = at;
     publication.length = packet->length;
     publication.publisher = conn->id;
@@ -5347,6 +5380,7 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
         }
         result = frisbeei_publish(pool, &topic, &publication, &copies);
         if (result == FRISBEE_AGAIN && counted) {
+            *(uint8_t *)(uintptr_t)at = flags; // unread
             frisbeei_hold(pool, conn);
             return false;
         }
@@ -5597,7 +5631,8 @@ static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *co
 // In a fixed block, where a queue cannot grow, a packet that is to be answered waits until there is room for the answer.
 static bool frisbeei_answer_fits(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     const uint32_t operation = packet->from.operation;
-    if (operation != FRISBEEI_SUBSCRIBE && operation != FRISBEEI_UNSUBSCRIBE && operation != FRISBEEI_HELLO &&
+    const bool opens = operation == FRISBEEI_STREAM && packet->length && frisbeei_opens_stream(pool, conn, packet->from.id);
+    if (!opens && operation != FRISBEEI_SUBSCRIBE && operation != FRISBEEI_UNSUBSCRIBE && operation != FRISBEEI_HELLO &&
         (operation != FRISBEEI_PUBLISH || packet->from.id == 0))
         return true;
     if (frisbeei_room(pool, conn, conn->header + 13u)) return true; // the longest: PUBLISHED
