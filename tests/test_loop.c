@@ -1,4 +1,4 @@
-// test_loop.c - the promises of the manual (section 10), kept over real sockets. Built once for each poller. Cases are named after the promise
+// test_loop.c - the promises of the manual (section 12), kept over real sockets. Built once for each poller. Cases are named after the promise
 // that they test. A case runs pools of its own, ends with end(), and leaves no descriptor and no byte of memory behind.
 static long waits, writes; // system calls of the library
 static void lookup_stalls(void);

@@ -1,4 +1,4 @@
-// test_memory.c - the promises of the manual (section 10), kept over an in-memory network under a virtual clock. Cases are named after the
+// test_memory.c - the promises of the manual (section 12), kept over an in-memory network under a virtual clock. Cases are named after the
 // promise or section that they test. A case builds a `world`: pools, a pair of connections (side 0 connects, side 1 accepts) or connections
 // whose other end the test plays byte by byte. Nothing here depends on real time: a case that hangs has run out of turns and fails.
 #ifndef FRISBEE_CHECK
@@ -3372,7 +3372,7 @@ static void section_3_sends_before_the_open_are_queued(void) {
 }
 
 // Section 9: who waits for the peer's first bytes, and what the others say first.
-static void section_9_the_wire_is_told_forced_or_awaited(void) {
+static void section_11_the_wire_is_told_forced_or_awaited(void) {
     static const frisbee_wire peers[] = {FRISBEE_WIRE_V0, FRISBEE_WIRE_V1};
     int k;
     size_t piece;
@@ -3419,7 +3419,7 @@ static void section_9_the_wire_is_told_forced_or_awaited(void) {
 }
 
 // What is queued before the wire is told is queued as it will be sent: every byte, every place of a call, when it turns out to be v0.
-static void section_9_the_queue_follows_the_wire(void) {
+static void section_11_the_queue_follows_the_wire(void) {
     static const frisbee_wire peers[] = {FRISBEE_WIRE_V0, FRISBEE_WIRE_V1};
     size_t capacity, k;
     int role, i;
@@ -3893,8 +3893,8 @@ int main(int argc, char **argv) {
     RUN(section_3_a_stale_handle_is_closed_everywhere);
     RUN(section_3_order_of_callbacks);
     RUN(section_3_sends_before_the_open_are_queued);
-    RUN(section_9_the_wire_is_told_forced_or_awaited);
-    RUN(section_9_the_queue_follows_the_wire);
+    RUN(section_11_the_wire_is_told_forced_or_awaited);
+    RUN(section_11_the_queue_follows_the_wire);
     RUN(section_4_functions_that_wait);
     RUN(without_sockets_the_rest_is_unsupported);
     RUN(shutdown_waits_for_what_is_owed);
