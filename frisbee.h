@@ -70,7 +70,8 @@
         start         of a frisbee_protocol, if the connection has one
         handlers, on_packet, on_reply, on_writable, input
         on_end        the peer has sent its last byte (half-close). Without on_end: replies owed are flushed, what paused streams keep is
-                      handed out, then it closes. When both directions have ended (frisbee_finish and on_end, in either order) the connection closes by itself
+                      handed out, then it closes. When both directions have ended (frisbee_finish and on_end, in either order) the connection
+                      closes by itself
         on_reply      of every call still in flight
         on_close      of every stream still open; on_unsubscribe of the peer's subscriptions
         on_hijacked   if a hijack was asked for, whether it worked or not
@@ -191,9 +192,9 @@
     Groups: of the subscriptions with the same group name (whatever their topics, if they match) one gets each message: in turn, and
     preferably one that is not full.
     Order: each subscription gets the messages of one publisher (with LATEST: on one topic) as they were published, each at most once; between
-    two subscriptions there is no order. There is no acknowledgement by subscribers and no store: who is not subscribed misses it, but for the last retained value of each topic, which a
-    new subscription that asks for it (desc.retained) gets first. Publishing an empty retained message clears it. Nothing outlives
-    the broker: publish retained values in on_open.
+    two subscriptions there is no order. There is no acknowledgement by subscribers and no store: who is not subscribed misses it, but for the
+    last retained value of each topic, which a new subscription that asks for it (desc.retained) gets first. Publishing an empty retained message
+    clears it. Nothing outlives the broker: publish retained values in on_open.
     A subscription belongs to its connection's handle: after a reconnect it is asked for again by itself, behind what on_open sends (a login
     goes first; what was published meanwhile is missed); an upgrade to a protocol ends it. on_result tells each time whether the broker took
     it; one that is refused has ended, in a later session too.
@@ -213,12 +214,12 @@
                                (Retained values that it begins with are dropped when it is full. Where one message matches several
                                that block, of one connection, they may hold one message more than their limits.)
     What the operating system has taken (often megabytes) no policy reaches any more. Nothing is dropped in silence: a subscriber is told with
-    each message how many it has missed since the one before (message.dropped); the broker's program sees it in frisbee_sub_info, the publisher in frisbee_stats.lost (a publisher over a
-    connection: as of its last confirmed publish). For each subscription, at any time: messages that matched = delivered + dropped + waiting.
-    What is dropped for want of memory counts, too. What was delivered into the queue of a connection that then ends is as lost as all
-    that is on its way.
-    A broker should say who may do what: may_subscribe, may_publish. Without them everybody may. A call that logs in can leave what it knows of
-    its caller in frisbee_set_user; if it is answered later (frisbee_defer), frisbee_pause keeps the packets behind it away until then.
+    each message how many it has missed since the one before (message.dropped); the broker's program sees it in frisbee_sub_info, the publisher
+    in frisbee_stats.lost (a publisher over a connection: as of its last confirmed publish). For each subscription, at any time: messages that
+    matched = delivered + dropped + waiting. What is dropped for want of memory counts, too. What was delivered into the queue of a connection
+    that then ends is as lost as all that is on its way.
+    A broker should say who may do what: may_subscribe, may_publish. Without them everybody may. A call that logs in can leave what it knows
+    of its caller in frisbee_set_user; if it is answered later (frisbee_defer), frisbee_pause keeps the packets behind it away until then.
 
     10. STREAMS
     ===========
@@ -465,8 +466,8 @@ typedef struct frisbee_protocol {
     // Before the first byte; may frisbee_write. Not OK ends the connection with that result. NULL: state is `user`.
     frisbee_result (*start)(frisbee_pool *pool, frisbee_conn conn, void *user, void **state);
     // Bytes came. Set *used (0 when called, as *need) to how many were taken; called again at once while it takes some and bytes remain.
-    // What remains is kept and offered again, with more behind it, when there are *need bytes in all (0: one more). AGAIN or OK go on; else the connection ends.
-    // More than max_packet bytes kept is TOO_LARGE.
+    // What remains is kept and offered again, with more behind it, when there are *need bytes in all (0: one more). AGAIN or OK go on; else the
+    // connection ends. More than max_packet bytes kept is TOO_LARGE.
     frisbee_result (*input)(frisbee_pool *pool, frisbee_conn conn, void *state, const void *data, size_t length, size_t *used, size_t *need);
     // The peer sent its last byte (events.on_end is for packets only). NULL: what is queued is flushed, then the connection closes.
     void (*end)(frisbee_pool *pool, frisbee_conn conn, void *state);
@@ -592,12 +593,13 @@ FRISBEE_API frisbee_result frisbee_pool_create(const frisbee_pool_desc *desc, fr
 
 // Closes every connection at once (each call ends CANCELLED, each connection gets on_close DESTROYED), runs the remaining tasks with a NULL
 // pool, frees. Meanwhile other functions answer CLOSED. In a callback: happens when the outermost poll returns; what the callback still does
-// has no effect, whatever it is answered. In the child of a fork: abandons, without a byte to the peers. NULL is nothing. For a graceful end call frisbee_shutdown before.
+// has no effect, whatever it is answered. In the child of a fork: abandons, without a byte to the peers. NULL is nothing. For a graceful end
+// call frisbee_shutdown before.
 FRISBEE_API void frisbee_pool_destroy(frisbee_pool *pool);
 
 // One turn: writes what is queued, waits up to timeout_ms (0: not at all, FRISBEE_NEVER: until something happens), reads, calls back, writes.
-// OK; AGAIN the budget is spent (or a connection makes very much work) and work is left; CLOSED a shutdown has ended (the pool still lives); DESTROYED in a callback, the
-// pool is gone; BUSY inside a callback; SYSTEM the poller failed. A signal ends the wait.
+// OK; AGAIN the budget is spent (or a connection makes very much work) and work is left; CLOSED a shutdown has ended (the pool still lives);
+// DESTROYED in a callback, the pool is gone; BUSY inside a callback; SYSTEM the poller failed. A signal ends the wait.
 FRISBEE_API frisbee_result frisbee_poll(frisbee_pool *pool, int32_t timeout_ms);
 
 // Writes what is queued without waiting and without callbacks (releases follow in the next poll). For the end of a frame.
@@ -839,8 +841,8 @@ typedef void (*frisbee_on_message)(frisbee_pool *pool, const frisbee_message *me
 // All may be zero, but on_message.
 typedef struct frisbee_sub_desc {
     frisbee_on_message on_message;
-    // The broker's answer, in each session (never from a stock peer; not for FRISBEE_LOCAL): OK taken; REFUSED not allowed, INVALID, EXHAUSTED its limits,
-    // UNSUPPORTED it is no broker: then the subscription has ended, and its handle with it.
+    // The broker's answer, in each session (never from a stock peer; not for FRISBEE_LOCAL): OK taken; REFUSED not allowed, INVALID, EXHAUSTED
+    // its limits, UNSUPPORTED it is no broker: then the subscription has ended, and its handle with it.
     void (*on_result)(frisbee_pool *pool, frisbee_sub sub, frisbee_result result, void *user);
     void *user;
     const char *group; // 1 to FRISBEE_GROUP_MAX bytes as in a token; NULL: none
@@ -883,10 +885,12 @@ typedef struct frisbee_broker {
 // Subscribes at the peer's broker, or at this pool's own (FRISBEE_LOCAL). Copies topic and group. Before the connection is open, or between
 // sessions, it is asked for as soon as it opens. sub may be NULL. on_message comes in polls, until unsubscribed or until the connection's last
 // on_close. INVALID: a malformed topic or group, no on_message, or FRISBEE_LOCAL without a broker. EXHAUSTED: limits. Results else as >>sending.
-FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn conn, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *sub);
+FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn conn, const char *topic, const frisbee_sub_desc *desc,
+                                             frisbee_sub *sub);
 
-// Ends a subscription: no on_message comes any more, what waits for it (info->waiting of on_unsubscribe) is lost. A broker may also end one of its peers' this
-// way: the peer's on_result is REFUSED. CLOSED: it has ended already. NO_MEMORY, or in a fixed block AGAIN: the peer cannot be told now; it goes on.
+// Ends a subscription: no on_message comes any more, what waits for it (info->waiting of on_unsubscribe) is lost. A broker may also end one of
+// its peers' this way: the peer's on_result is REFUSED. CLOSED: it has ended already. NO_MEMORY, or in a fixed block AGAIN: the peer cannot be
+// told now; it goes on.
 FRISBEE_API frisbee_result frisbee_unsubscribe(frisbee_pool *pool, frisbee_sub sub);
 
 typedef struct frisbee_publish_desc {
@@ -904,8 +908,9 @@ typedef struct frisbee_published {
 } frisbee_published;
 
 // Publishes to the peer's broker, or to this pool's own (FRISBEE_LOCAL; then on_reply must be NULL). Copies. desc NULL: all defaults. Unconfirmed,
-// a peer that is no broker drops it. Topic and 2 bytes count for max_packet. INVALID: a malformed topic, or one with wildcards. AGAIN: the queue is full, or (FRISBEE_LOCAL) a subscription that blocks is. EXHAUSTED: confirmed
-// publishes are calls, and there are too many. Else as >>sending.
+// a peer that is no broker drops it. Topic and 2 bytes count for max_packet. INVALID: a malformed topic, or one with wildcards. AGAIN: the queue
+// is full, or (FRISBEE_LOCAL) a subscription that blocks is. EXHAUSTED: confirmed publishes are calls, and there are too many. Else as
+// >>sending.
 FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn conn, const char *topic, const void *data, size_t length,
                                            const frisbee_publish_desc *desc);
 
@@ -957,7 +962,7 @@ typedef struct frisbee_stats {
     uint64_t sessions;     // sessions opened; more than one per connection: reconnects
     uint64_t published;    // at this broker; of a connection: by its peer
     uint64_t delivered;    // messages given to subscriptions here (their queue or on_message); of a connection: its own
-    uint64_t lost;         // messages that slow subscriptions lost here; of a connection: of those that it published, here or (as last confirmed) there
+    uint64_t lost;         // messages that slow subscriptions lost here; of a connection: of its own, here or (as last confirmed) there
     size_t queued;         // bytes waiting to be written
     size_t memory;         // bytes held from the allocator (pool), by this connection alone (connection)
     uint32_t conns, calls, deferred, lost_ids, streams, subs; // now; subs: at this broker
@@ -1502,7 +1507,8 @@ typedef struct frisbeei_patterns {
     uint32_t live, kept, peer_window; // streams not yet told their end; those with kept messages
     uint16_t next_stream, next_sub;
     uint8_t peer;
-    bool begun, owing, fence_wanted, asking; // asking: subscriptions wait for room to be asked for; begun: streams are possible; owing: one owes a packet; fence_wanted: a PING is to follow a close
+    bool begun, owing;         // streams are possible; one owes a packet
+    bool fence_wanted, asking; // a PING is to follow a close; subscriptions wait for room to be asked for
     frisbeei_waiting waiting;
     struct frisbeei_conn *next_held;
     uint64_t published, delivered, lost, peer_lost;
@@ -1703,6 +1709,7 @@ static void frisbeei_streams_room(frisbee_pool *pool, frisbeei_conn *conn);
 static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_ended_done(frisbee_pool *pool, frisbeei_conn *conn);
+static void frisbeei_budget_count(frisbee_pool *pool);
 
 // >>log: constant lines for the callback; levels above FRISBEE_LOG_LEVEL are compiled out
 
@@ -2354,7 +2361,8 @@ static bool frisbeei_queue_control(frisbee_pool *pool, frisbeei_conn *conn, uint
 }
 
 // A packet of ours with a payload; no user's limit applies. False: no memory.
-static bool frisbeei_queue_own(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation, uint32_t id, const void *data, size_t length, bool reply) {
+static bool frisbeei_queue_own(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation, uint32_t id, const void *data, size_t length,
+                               bool reply) {
     uint8_t *at = frisbeei_room(pool, conn, conn->header + length);
     if (!at) return false;
     frisbeei_put_header(at, conn->header, operation, id, (uint32_t)length);
@@ -2940,7 +2948,8 @@ static void frisbeei_flush_conn(frisbee_pool *pool, frisbeei_conn *conn) {
         if (conn->patterns && conn->patterns->asking && frisbeei_may_deliver(conn) && !frisbeei_subs_begin(pool, conn))
             frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
     }
-    if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4 && (!pool->fixed || conn->queued <= desc->low_water)) {
+    if (conn->flags & FRISBEEI_REPLIES_FULL && conn->replies <= frisbeei_replies_high(conn) / 4 &&
+        (!pool->fixed || conn->queued <= desc->low_water)) {
         conn->flags &= ~(uint32_t)(FRISBEEI_REPLIES_FULL | FRISBEEI_UNWATCHED);
         conn->heard = pool->tick;
         frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT);
@@ -3500,8 +3509,6 @@ static bool frisbeei_in_trust(frisbee_pool *pool, frisbeei_conn *conn, size_t to
     return false;
 }
 
-static void frisbeei_budget_count(frisbee_pool *pool);
-
 // >>patterns: what streams and subscriptions of a connection share
 
 #if FRISBEEI_PUBSUB || FRISBEEI_STREAMS
@@ -3895,7 +3902,8 @@ static void frisbeei_streams_resume(frisbee_pool *pool, frisbeei_conn *conn) {
     uint32_t i;
     for (i = 0; i <= map->mask; i++) {
         frisbeei_stream *stream = (frisbeei_stream *)map->slots[i].value;
-        if (stream && stream->state == FRISBEEI_STREAM_OPEN && stream->kept && !stream->paused) frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_KEPT);
+        if (stream && stream->state == FRISBEEI_STREAM_OPEN && stream->kept && !stream->paused)
+            frisbeei_stream_todo(pool, stream, FRISBEEI_TODO_KEPT);
     }
 }
 
@@ -3970,7 +3978,8 @@ static void frisbeei_hello_input(frisbee_pool *pool, frisbeei_conn *conn, const 
     }
     window = frisbeei_get32((const uint8_t *)packet->data);
     if (conn->patterns && conn->patterns->begun && conn->patterns->peer == FRISBEEI_PEER_UNKNOWN) {
-        if (conn->flags & FRISBEEI_ACCEPTED && frisbeei_may_deliver(conn) && !frisbeei_hello(pool, conn, true)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+        if (conn->flags & FRISBEEI_ACCEPTED && frisbeei_may_deliver(conn) && !frisbeei_hello(pool, conn, true))
+            frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
         else frisbeei_peer_known(pool, conn, FRISBEEI_PEER_FRISBEE, (uint32_t)frisbeei_least(window, 1u << 30));
     } else if (conn->flags & FRISBEEI_ACCEPTED && !(conn->patterns && conn->patterns->begun)) {
         if (frisbeei_may_deliver(conn) && !frisbeei_hello(pool, conn, true)) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
@@ -4112,8 +4121,12 @@ static void frisbeei_hello_input(frisbee_pool *pool, frisbeei_conn *conn, const 
     else if (conn->flags & FRISBEEI_ACCEPTED) frisbeei_answer(pool, conn, FRISBEEI_HELLO, 0, window, sizeof window);
     else conn->dropped++;
 }
-static void frisbeei_credit_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) { (void)pool, (void)packet, conn->dropped++; }
-static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) { (void)pool, (void)packet, conn->dropped++; }
+static void frisbeei_credit_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    (void)pool, (void)packet, conn->dropped++;
+}
+static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    (void)pool, (void)packet, conn->dropped++;
+}
 static void frisbeei_streams_first(frisbee_pool *pool, frisbeei_conn *conn, uint32_t operation) { (void)pool, (void)conn, (void)operation; }
 static void frisbeei_streams_pong(frisbee_pool *pool, frisbeei_conn *conn) { (void)pool, (void)conn; }
 #endif
@@ -4342,7 +4355,8 @@ static frisbeei_list *frisbeei_list_need(frisbee_pool *pool, frisbeei_node *node
     }
     for (list = node->lists; list; list = list->next, pool->effort++)
         if (list->group == group) return list;
-    if (broker->list_count < broker->matched_room || frisbeei_heap_grow(pool, (void **)&broker->matched, &broker->matched_room, sizeof *broker->matched))
+    if (broker->list_count < broker->matched_room ||
+        frisbeei_heap_grow(pool, (void **)&broker->matched, &broker->matched_room, sizeof *broker->matched))
         list = (frisbeei_list *)frisbeei_heap_take(pool, sizeof *list);
     if (!list) {
         if (group) frisbeei_prune(pool, group);
@@ -5258,7 +5272,14 @@ static void frisbeei_broker_free(frisbee_pool *pool) {
 
 // >>packets of publish and subscribe
 
-enum { FRISBEEI_STATUS_OK = 0, FRISBEEI_STATUS_REFUSED, FRISBEEI_STATUS_INVALID, FRISBEEI_STATUS_EXHAUSTED, FRISBEEI_STATUS_UNSUPPORTED, FRISBEEI_STATUS_BUSY };
+enum {
+    FRISBEEI_STATUS_OK = 0,
+    FRISBEEI_STATUS_REFUSED,
+    FRISBEEI_STATUS_INVALID,
+    FRISBEEI_STATUS_EXHAUSTED,
+    FRISBEEI_STATUS_UNSUPPORTED,
+    FRISBEEI_STATUS_BUSY
+};
 
 static frisbee_result frisbeei_status_result(uint8_t status) {
     static const frisbee_result results[] = {FRISBEE_OK, FRISBEE_REFUSED, FRISBEE_INVALID, FRISBEE_EXHAUSTED, FRISBEE_UNSUPPORTED, FRISBEE_BUSY};
@@ -8376,7 +8397,8 @@ static frisbee_result frisbeei_subscribe_there(frisbee_pool *pool, frisbeei_conn
     return FRISBEE_OK;
 }
 
-FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn handle, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *out) {
+FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn handle, const char *topic, const frisbee_sub_desc *desc,
+                                             frisbee_sub *out) {
     const bool local = handle.id == FRISBEE_LOCAL.id;
     frisbeei_conn *conn = pool && !local ? frisbeei_find(pool, handle.id) : NULL;
     frisbeei_wanted wanted;
@@ -8531,7 +8553,8 @@ FRISBEE_API frisbee_result frisbee_topic_count(frisbee_pool *pool, const char *t
     return FRISBEE_OK;
 }
 #else
-FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn handle, const char *topic, const frisbee_sub_desc *desc, frisbee_sub *out) {
+FRISBEE_API frisbee_result frisbee_subscribe(frisbee_pool *pool, frisbee_conn handle, const char *topic, const frisbee_sub_desc *desc,
+                                             frisbee_sub *out) {
     (void)pool, (void)handle, (void)topic, (void)desc, (void)out;
     return FRISBEE_UNSUPPORTED;
 }
@@ -8583,9 +8606,11 @@ FRISBEE_API frisbee_result frisbee_stream_open(frisbee_pool *pool, frisbee_conn 
     first = conn->flags & FRISBEEI_ACCEPTED ? FRISBEEI_LAST_CONNECTOR_STREAM + 1 : 1;
     last = conn->flags & FRISBEEI_ACCEPTED ? 65535 : FRISBEEI_LAST_CONNECTOR_STREAM;
     if (patterns->live >= conn->profile->desc.max_streams) return FRISBEE_EXHAUSTED;
-    for (left = last - first + 1u; frisbeei_map_get(pool, &patterns->streams, patterns->next_stream) || frisbeei_id_buried(patterns, patterns->next_stream);
-         patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1))
-        if (left-- == 0) return FRISBEE_EXHAUSTED;
+    for (left = last - first + 1u;; left--) {
+        if (left == 0) return FRISBEE_EXHAUSTED;
+        if (!frisbeei_map_get(pool, &patterns->streams, patterns->next_stream) && !frisbeei_id_buried(patterns, patterns->next_stream)) break;
+        patterns->next_stream = (uint16_t)(patterns->next_stream == last ? first : patterns->next_stream + 1);
+    }
     stream = frisbeei_stream_new(pool, conn, patterns->next_stream, events ? events : conn->profile->desc.streams, user);
     if (!stream) return FRISBEE_NO_MEMORY;
     stream->own = true;
@@ -8630,7 +8655,8 @@ FRISBEE_API frisbee_result frisbee_stream_send_spans(frisbee_pool *pool, frisbee
     if (!frisbeei_spans_total(spans, count, &length)) return FRISBEE_TOO_LARGE;
     result = frisbeei_stream_may_send(pool, stream, length);
     if (result != FRISBEE_OK) return result;
-    result = frisbeei_queue_borrowed(pool, stream->conn, stream->conn->header, FRISBEEI_STREAM, stream->id, spans, count, length, release, user, false);
+    result = frisbeei_queue_borrowed(pool, stream->conn, stream->conn->header, FRISBEEI_STREAM, stream->id, spans, count, length, release, user,
+                                     false);
     return frisbeei_stream_sent(stream, length, result);
 }
 
