@@ -117,7 +117,8 @@
     An idle connection holds no buffers. A packet's claim of length is not trusted: above half of max_memory, room grows with what comes.
     With `memory` in frisbee_pool_desc the pool lives in that block alone and never calls an allocator; FRISBEE_POOL_BYTES tells its size.
     Streams and subscriptions then live in what memory_size has beyond that, and answer NO_MEMORY when it is used up; nothing else does. (The
-    broker itself takes about 1 KB of it, or the pool is not created; a connection that finds none there does without streams.)
+    broker itself takes about 1 KB of it, or the pool is not created; a connection that finds none there does without streams; when all of
+    it is used up, only the last 16 ids of streams that were refused or closed are kept from use.)
 
     6. TIME
     =======
@@ -908,9 +909,9 @@ typedef struct frisbee_published {
 } frisbee_published;
 
 // Publishes to the peer's broker, or to this pool's own (FRISBEE_LOCAL; then on_reply must be NULL). Copies. desc NULL: all defaults. Unconfirmed,
-// a peer that is no broker drops it. Topic and 2 bytes count for max_packet. INVALID: a malformed topic, or one with wildcards. AGAIN: the queue
-// is full, or (FRISBEE_LOCAL) a subscription that blocks is. EXHAUSTED: confirmed publishes are calls, and there are too many. Else as
-// >>sending.
+// a peer that is no broker drops it; what this program's own broker cannot retain is passed on, OK. Topic and 2 bytes count for max_packet.
+// INVALID: a malformed topic, or one with wildcards. AGAIN: the queue is full, or (FRISBEE_LOCAL) a subscription that blocks is. EXHAUSTED:
+// confirmed publishes are calls, and there are too many. Else as >>sending.
 FRISBEE_API frisbee_result frisbee_publish(frisbee_pool *pool, frisbee_conn conn, const char *topic, const void *data, size_t length,
                                            const frisbee_publish_desc *desc);
 
@@ -1231,7 +1232,8 @@ enum {
     FRISBEEI_RETAINED_COST = 254,       // and a retained one, which keeps the tokens of its topic:
     FRISBEEI_TOKEN_COST = 128,
     FRISBEEI_BATCH = 1024,              // messages that are passed on together
-    FRISBEEI_EFFORT = 250000,           // topics looked at and copies made in a turn, before other connections have theirs
+    FRISBEEI_EFFORT = 1000000,          // copies made in a turn before other connections have theirs; a token looked at counts as
+    FRISBEEI_LOOK = 4,                  // so many
     FRISBEEI_GROUP_TRIES = 16,          // members of a group that are asked for room
     FRISBEEI_LARGE = 16384,             // payloads from here on are written from where they are
     FRISBEEI_SPANS = 64,                // pieces in one system call
@@ -1249,6 +1251,7 @@ enum {
     FRISBEEI_ADDRESSES = 8,             // of one name
     FRISBEEI_LINGER_MS = 2000,          // after our end, for the peer's
     FRISBEEI_WAIT_WIRE_MS = 1000,
+    FRISBEEI_SPARE_IDS = 16,            // of closed streams, for a fixed block that has no memory for more
     FRISBEEI_FENCE_MS = 250,            // from a PONG to the PING that confirms closed streams
     FRISBEEI_LONGEST_QUEUE = 1 << 30,   // a queue holds at most three times its limit, in 32 bits
     FRISBEEI_LONGEST_MS = 1 << 30,      // ticks of 32 bits tell the order of times only within half their range
@@ -1410,7 +1413,7 @@ typedef struct frisbeei_message {
 typedef struct frisbeei_entry { // a message that waits for a subscription
     struct frisbeei_entry *next, *before;
     frisbeei_message *message;
-    uint64_t dropped; // how many had been dropped for the subscription when it came
+    uint64_t dropped; // how many had been dropped before it, but for those that aged
 } frisbeei_entry;
 
 struct frisbeei_node;
@@ -1447,7 +1450,7 @@ typedef struct frisbeei_sub {
     frisbeei_entry *first, *last;
     struct frisbeei_sub *next, *before; // of its connection's that wait; of those that the broker's program is to be told the end of
     frisbeei_entry **latest;   // FRISBEE_SLOW_LATEST: the waiting ones by topic, an open hash
-    uint64_t delivered, dropped, told; // told: of dropped, what the subscriber knows
+    uint64_t delivered, dropped, told, aged; // of dropped: what the subscriber knows; those that had waited, and so were older than what waits
     frisbee_on_message on_message;
     void (*on_result)(frisbee_pool *, frisbee_sub, frisbee_result, void *);
     void *user;
@@ -1487,7 +1490,8 @@ typedef struct frisbeei_broker_state {
     uint64_t stamp;
     size_t retained_bytes;
     frisbeei_publication *batch; // messages of one publisher on one topic that came together
-    uint32_t batch_count;
+    uint32_t batch_count, batch_most;
+    uint64_t batch_stamp; // of the match that was made for the first of them
     frisbeei_waiting local;
     frisbeei_sub *ended; // by frisbee_unsubscribe: on_unsubscribe is due
     struct frisbeei_conn *held, *held_last; // publishers that wait
@@ -1505,6 +1509,8 @@ typedef struct frisbeei_patterns {
     uint32_t fence_since; // tick of the first PONG behind the closes
     uint8_t fence_stage;
     uint32_t live, kept, peer_window; // streams not yet told their end; those with kept messages
+    uint16_t spare_ids[FRISBEEI_SPARE_IDS]; // in a fixed block without memory for `dead`: the last ones; 0: none
+    uint32_t spare_next;
     uint16_t next_stream, next_sub;
     uint8_t peer;
     bool begun, owing;         // streams are possible; one owes a packet
@@ -3728,12 +3734,32 @@ static void frisbeei_dead_pong(frisbee_pool *pool, frisbeei_conn *conn) {
 // A close was queued: what still comes for this id is dropped until the peer has confirmed it.
 static void frisbeei_id_bury(frisbee_pool *pool, frisbeei_conn *conn, uint16_t id) {
     frisbeei_patterns *patterns = conn->patterns;
-    if (!frisbeei_dead_set(pool, &patterns->dead, id) && !pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0);
+    if (!frisbeei_dead_set(pool, &patterns->dead, id)) {
+        if (!pool->fixed) frisbeei_fail(pool, conn, FRISBEE_NO_MEMORY, 0); // or a stream could begin in its middle
+        else if (patterns->peer == FRISBEEI_PEER_FRISBEE) patterns->spare_ids[patterns->spare_next++ % FRISBEEI_SPARE_IDS] = id;
+    }
     if (!patterns->dying && patterns->peer != FRISBEEI_PEER_FRISBEE) frisbeei_dead_rotate(patterns);
+    if (patterns->fence_wanted) frisbeei_dirty(pool, conn); // the flush sends the PING
 }
 
 static bool frisbeei_id_buried(const frisbeei_patterns *patterns, uint16_t id) {
+    uint32_t i;
+    for (i = 0; i < FRISBEEI_SPARE_IDS && i < patterns->spare_next; i++)
+        if (patterns->spare_ids[i] == id && id) return true;
     return frisbeei_dead_has(patterns->dead, id) || frisbeei_dead_has(patterns->dying, id);
+}
+
+// The peer has confirmed the close.
+static void frisbeei_id_free(frisbee_pool *pool, frisbeei_conn *conn, uint16_t id) {
+    frisbeei_patterns *patterns = conn->patterns;
+    uint32_t i;
+    for (i = 0; i < FRISBEEI_SPARE_IDS && i < patterns->spare_next; i++)
+        if (patterns->spare_ids[i] == id) patterns->spare_ids[i] = 0;
+    frisbeei_dead_clear(pool, &patterns->dead, id);
+    frisbeei_dead_clear(pool, &patterns->dying, id);
+    if (!patterns->dead || patterns->dying || patterns->peer == FRISBEEI_PEER_FRISBEE) return;
+    frisbeei_dead_rotate(patterns);
+    frisbeei_dirty(pool, conn); // the flush sends the PING
 }
 
 static void frisbeei_stream_free(frisbee_pool *pool, frisbeei_stream *stream) {
@@ -3929,6 +3955,7 @@ static void frisbeei_streams_end(frisbee_pool *pool, frisbeei_conn *conn, frisbe
     frisbeei_map_free(pool, &patterns->streams);
     frisbeei_dead_free(pool, &patterns->dead);
     frisbeei_dead_free(pool, &patterns->dying);
+    patterns->spare_next = 0;
     patterns->pings = patterns->pongs = 0;
     patterns->peer = FRISBEEI_PEER_UNKNOWN;
     patterns->begun = patterns->owing = patterns->fence_wanted = false;
@@ -4058,17 +4085,11 @@ static void frisbeei_stream_input(frisbee_pool *pool, frisbeei_conn *conn, const
     if (!stream && packet->length && patterns->live >= conn->profile->desc.max_streams && patterns->todo) { // those that are over make room
         frisbeei_streams_run(pool, conn);
         if (conn->state != FRISBEEI_OPEN || pool->ending) return;
+        stream = (frisbeei_stream *)frisbeei_map_get(pool, &patterns->streams, packet->from.id); // one may have been opened here meanwhile
     }
     if (!stream && frisbeei_id_buried(patterns, packet->from.id)) {
         if (packet->length) conn->dropped++;
-        else { // confirmed
-            frisbeei_dead_clear(pool, &patterns->dead, packet->from.id);
-            frisbeei_dead_clear(pool, &patterns->dying, packet->from.id);
-            if (patterns->dead && !patterns->dying && patterns->peer != FRISBEEI_PEER_FRISBEE) {
-                frisbeei_dead_rotate(patterns);
-                frisbeei_dirty(pool, conn); // the flush sends the PING
-            }
-        }
+        else frisbeei_id_free(pool, conn, packet->from.id);
         return;
     }
     if (packet->length == 0) {
@@ -4332,7 +4353,7 @@ static frisbeei_node *frisbeei_path_find(const frisbee_pool *pool, const frisbee
 static void frisbeei_list_drop(frisbee_pool *pool, frisbeei_list *list) {
     frisbeei_node *node = list->node, *group = list->group;
     frisbeei_list **at = &node->lists;
-    for (; *at != list; at = &(*at)->next) pool->effort++;
+    for (; *at != list; at = &(*at)->next) pool->effort += FRISBEEI_LOOK;
     *at = list->next;
     frisbeei_heap_give(pool, list->subs, list->room * sizeof *list->subs);
     frisbeei_heap_give(pool, list, sizeof *list);
@@ -4353,7 +4374,7 @@ static frisbeei_list *frisbeei_list_need(frisbee_pool *pool, frisbeei_node *node
         group = frisbeei_child_need(pool, &broker->groups, group_name, group_length);
         if (!group) return NULL;
     }
-    for (list = node->lists; list; list = list->next, pool->effort++)
+    for (list = node->lists; list; list = list->next, pool->effort += FRISBEEI_LOOK)
         if (list->group == group) return list;
     if (broker->list_count < broker->matched_room ||
         frisbeei_heap_grow(pool, (void **)&broker->matched, &broker->matched_room, sizeof *broker->matched))
@@ -4398,7 +4419,7 @@ static void frisbeei_match_below(frisbee_pool *pool, const frisbeei_node *node, 
     for (; node; at++) {
         size_t length;
         const char *text;
-        pool->effort++;
+        pool->effort += FRISBEEI_LOOK;
         if (at == topic->count) {
             frisbeei_match_lists(pool, node);
             return;
@@ -4582,6 +4603,7 @@ static frisbeei_message *frisbeei_entry_take(frisbee_pool *pool, frisbeei_sub *s
     sub->waiting_bytes -= frisbeei_cost(message->length);
     frisbeei_waiting_of(pool, sub)->bytes -= frisbeei_cost(message->length);
     frisbeei_heap_give(pool, entry, sizeof *entry);
+    frisbeei_publishers_try(pool);
     return message;
 }
 
@@ -4595,6 +4617,7 @@ static void frisbeei_lost(frisbee_pool *pool, frisbeei_sub *sub, uint64_t publis
 
 static void frisbeei_drop_oldest(frisbee_pool *pool, frisbeei_sub *sub) {
     frisbeei_message *message = frisbeei_entry_take(pool, sub, sub->first);
+    sub->aged++;
     frisbeei_lost(pool, sub, message->publisher);
     frisbeei_message_drop(pool, message);
 }
@@ -4671,10 +4694,8 @@ static bool frisbeei_queue_shared(frisbee_pool *pool, frisbeei_conn *conn, uint1
     return true;
 }
 
-// How many were dropped before a waiting message: the new ones go behind those that wait, the old ones before.
-static uint64_t frisbeei_dropped_before(const frisbeei_sub *sub, const frisbeei_entry *entry) {
-    return sub->slow == FRISBEE_SLOW_DROP_OLD || sub->slow == FRISBEE_SLOW_LATEST ? sub->dropped : entry->dropped;
-}
+// How many were dropped before a waiting message.
+static uint64_t frisbeei_dropped_before(const frisbeei_sub *sub, const frisbeei_entry *entry) { return entry->dropped + sub->aged; }
 
 // Queues a message, behind the count of those that were dropped before it. False: no memory, the message is not queued.
 static bool frisbeei_sub_queue(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication, uint64_t dropped) {
@@ -4716,6 +4737,7 @@ static bool frisbeei_replace(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_mes
     frisbeei_message *old;
     size_t more;
     if (!entry) return false;
+    sub->aged++;
     old = entry->message;
     more = message->length - frisbeei_least(message->length, old->length);
     if (more && (sub->waiting_bytes + more > sub->limit || (sub->conn && waiting->bytes + more > sub->conn->profile->desc.queue_limit) ||
@@ -4729,6 +4751,7 @@ static bool frisbeei_replace(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_mes
     message->references++;
     sub->waiting_bytes = sub->waiting_bytes - old->length + message->length;
     waiting->bytes = waiting->bytes - old->length + message->length;
+    if (message->length < old->length) frisbeei_publishers_try(pool);
     frisbeei_lost(pool, sub, old->publisher);
     frisbeei_message_drop(pool, old);
     return true;
@@ -4746,10 +4769,11 @@ static bool frisbeei_make_room(frisbee_pool *pool, frisbeei_sub *sub, size_t len
 static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_publication *publication, bool promised) {
     frisbeei_waiting *waiting = frisbeei_waiting_of(pool, sub);
     const bool latest = sub->slow == FRISBEE_SLOW_LATEST;
-    const bool possible = frisbeei_sub_able(sub, publication->length);
+    bool possible = frisbeei_sub_able(sub, publication->length);
     frisbeei_message *message = latest && sub->first && possible ? frisbeei_share(pool, publication) : NULL;
     frisbeei_entry *entry = NULL;
     if (message && frisbeei_replace(pool, sub, message)) return;
+    if (latest && sub->first && !message) possible = false; // no memory to see whether one on its topic waits: there must not be two
     if (possible && (promised || frisbeei_sub_room(pool, sub, publication->length) || frisbeei_make_room(pool, sub, publication->length))) {
         message = frisbeei_share(pool, publication);
         if (message && (!latest || frisbeei_latest_room(pool, sub))) entry = (frisbeei_entry *)frisbeei_heap_take(pool, sizeof *entry);
@@ -4760,7 +4784,7 @@ static void frisbeei_sub_wait(frisbee_pool *pool, frisbeei_sub *sub, frisbeei_pu
         return;
     }
     entry->message = message;
-    entry->dropped = sub->dropped;
+    entry->dropped = sub->dropped - sub->aged;
     message->references++;
     if (latest) sub->latest[frisbeei_latest_place(sub, message)] = entry;
     entry->next = NULL;
@@ -4806,7 +4830,6 @@ static bool frisbeei_pump(frisbee_pool *pool, frisbeei_conn *conn) {
         frisbeei_message_drop(pool, message);
         frisbeei_waiting_remove(waiting, sub);
         if (sub->first) frisbeei_waiting_add(waiting, sub);
-        frisbeei_publishers_try(pool);
         some = some || queued;
     }
     return some;
@@ -4941,20 +4964,33 @@ static void frisbeei_batch_end(frisbee_pool *pool) {
     frisbeei_topic topic;
     if (!count) return;
     broker->batch_count = 0;
-    (void)frisbeei_topic_parse((const char *)broker->batch[0].payload + 2, broker->batch[0].payload[1], false, &topic);
-    frisbeei_match(pool, &topic);
+    if (broker->stamp != broker->batch_stamp) { // somebody has looked for another topic meanwhile
+        (void)frisbeei_topic_parse((const char *)broker->batch[0].payload + 2, broker->batch[0].payload[1], false, &topic);
+        frisbeei_match(pool, &topic);
+    }
     (void)frisbeei_spread(pool, broker->batch, count);
+}
+
+// The first of a batch: whom it goes to, and so how many may follow before others have their turn.
+static void frisbeei_batch_begin(frisbee_pool *pool, const frisbeei_topic *topic) {
+    frisbeei_broker_state *broker = pool->broker;
+    uint32_t copies = 1, i;
+    frisbeei_match(pool, topic);
+    for (i = 0; i < broker->matched_count; i++) copies += broker->matched[i]->group ? 1 : broker->matched[i]->count;
+    broker->batch_stamp = broker->stamp;
+    broker->batch_most = (uint32_t)frisbeei_least(FRISBEEI_BATCH, FRISBEEI_EFFORT / copies + 1);
 }
 
 // Collects a message, if it may be: where nobody blocks, nothing is retained and no answer is wanted. The payloads stay where they are until
 // the end of the dispatch that they came with.
-static bool frisbeei_batch_add(frisbee_pool *pool, const frisbeei_publication *publication) {
+static bool frisbeei_batch_add(frisbee_pool *pool, const frisbeei_topic *topic, const frisbeei_publication *publication) {
     frisbeei_broker_state *broker = pool->broker;
     const uint8_t *first = broker->batch_count ? broker->batch[0].payload : publication->payload;
     if (broker->blocking || publication->payload[0] || !broker->batch) return false;
     if (first[1] != publication->payload[1] || memcmp(first + 2, publication->payload + 2, first[1]) != 0) frisbeei_batch_end(pool);
+    if (!broker->batch_count) frisbeei_batch_begin(pool, topic);
     broker->batch[broker->batch_count++] = *publication;
-    if (broker->batch_count == FRISBEEI_BATCH) frisbeei_batch_end(pool);
+    if (broker->batch_count >= broker->batch_most) frisbeei_batch_end(pool);
     return true;
 }
 
@@ -4981,7 +5017,7 @@ static void frisbeei_retained_give(frisbee_pool *pool, frisbeei_sub *sub, frisbe
 
 static void frisbeei_retained_below(frisbee_pool *pool, const frisbeei_node *node, frisbeei_sub *sub) {
     const frisbeei_node *child;
-    pool->effort++;
+    pool->effort += FRISBEEI_LOOK;
     if (!node->retained_below) return;
     if (node->retained) frisbeei_retained_give(pool, sub, node->retained);
     for (child = node->first; child; child = child->next) frisbeei_retained_below(pool, child, sub); // at most as deep as a topic
@@ -4991,7 +5027,7 @@ static void frisbeei_retained_match(frisbee_pool *pool, const frisbeei_node *nod
     const frisbeei_node *child;
     size_t length;
     const char *text;
-    pool->effort++;
+    pool->effort += FRISBEEI_LOOK;
     if (!node || !node->retained_below) return;
     if (at == topic->count) {
         if (node->retained) frisbeei_retained_give(pool, sub, node->retained);
@@ -5210,7 +5246,6 @@ static void frisbeei_run_local(frisbee_pool *pool) {
         frisbeei_sub *sub = broker->local.first;
         const frisbee_sub handle = frisbeei_sub_handle(sub);
         uint32_t count = sub->waiting;
-        frisbeei_publishers_try(pool);
         while (count-- > 0 && !pool->ending && !pool->spent && sub->first) {
             const uint64_t dropped = frisbeei_dropped_before(sub, sub->first);
             frisbeei_message *message = frisbeei_entry_take(pool, sub, sub->first);
@@ -5395,7 +5430,7 @@ static bool frisbeei_publish_input(frisbee_pool *pool, frisbeei_conn *conn, cons
     if (conn->state != FRISBEEI_OPEN || pool->ending) return true;
     if (result == FRISBEE_OK) {
         const bool counted = frisbeei_patterns_need(pool, conn);
-        if (packet->from.id == 0 && frisbeei_batch_add(pool, &publication)) {
+        if (packet->from.id == 0 && frisbeei_batch_add(pool, &topic, &publication)) {
             if (counted) conn->patterns->published++;
             return true;
         }
@@ -6079,7 +6114,8 @@ static void frisbeei_resume(frisbee_pool *pool, frisbeei_conn *conn) {
         return;
     }
     if (conn->flags & FRISBEEI_ENDED && !(conn->flags & FRISBEEI_STASHED)) frisbeei_tell_end(pool, conn);
-    if (conn->io && !pool->spent) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
+    if (conn->io && pool->spent) frisbeei_work(pool, conn, FRISBEEI_WORK_INPUT); // it may have been woken: in the next turn
+    else if (conn->io) frisbeei_try(pool, conn, FRISBEE_READ | FRISBEE_WRITE);
 }
 
 // >>hand over: hijack and upgrade, from the request to the moment when the last packet is out and in

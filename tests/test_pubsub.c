@@ -1632,12 +1632,12 @@ static void promise_9_retained_values_for_a_slow_one_follow_its_policy(void) {
 
 // >>overload
 
-typedef struct held { uint32_t number, dropped; size_t cost; int topic; } held; // a message that waits, in the model; how many were dropped when it came
+typedef struct held { uint32_t number, dropped; size_t cost; int topic; } held; // a message that waits, in the model; how many were dropped before it, but for those that had waited
 
 typedef struct ledger { // one subscription against its model
     frisbee_sub handle;
     frisbee_slow slow;
-    uint32_t limit, published, delivered, dropped, waiting;
+    uint32_t limit, published, delivered, dropped, aged, waiting; // aged: of dropped, those that had waited
     size_t bytes;
     held line[600];
     mem_bytes expected; // of `heard`
@@ -1649,12 +1649,11 @@ static void ledger_pop(ledger *l, bool delivers, uint32_t id) {
     heard h;
     l->bytes -= l->line[0].cost;
     if (delivers) {
-        const bool new_go = l->slow == FRISBEE_SLOW_DROP_NEW || l->slow == FRISBEE_SLOW_BLOCK; // behind those that wait; else the oldest go
-        h.id = id, h.number = l->line[0].number, h.dropped = new_go ? l->line[0].dropped : l->dropped;
+        h.id = id, h.number = l->line[0].number, h.dropped = l->line[0].dropped + l->aged;
         mem_append(&l->expected, &h, sizeof h);
         l->delivered++;
     } else {
-        l->dropped++;
+        l->dropped++, l->aged++;
     }
     memmove(l->line, l->line + 1, --l->waiting * sizeof *l->line);
 }
@@ -1671,8 +1670,9 @@ static bool ledger_keep(ledger *l, held m, size_t *all, size_t queue_limit) {
     if (l->slow == FRISBEE_SLOW_LATEST) {
         for (k = 0; k < l->waiting; k++) {
             if (l->line[k].topic != m.topic) continue;
+            m.dropped = l->line[k].dropped;
             l->line[k] = m; // of the same size in these tests
-            l->dropped++;
+            l->dropped++, l->aged++;
             return true;
         }
     }
@@ -1686,7 +1686,7 @@ static bool ledger_keep(ledger *l, held m, size_t *all, size_t queue_limit) {
         return true;
     }
     if (!CHECK(l->waiting < sizeof l->line / sizeof *l->line)) return true;
-    m.dropped = l->dropped;
+    m.dropped = l->dropped - l->aged;
     l->line[l->waiting++] = m;
     l->bytes += m.cost;
     *all += m.cost;
@@ -1756,7 +1756,7 @@ static void promise_9_every_message_is_delivered_waits_or_is_counted(void) {
                 if (after.delivered > before.delivered) {
                     CHECK_EQ(result, FRISBEE_OK);
                     CHECK_EQ(l->waiting, 0);
-                    m.dropped = l->dropped;
+                    m.dropped = l->dropped - l->aged;
                     l->line[l->waiting++] = m;
                     l->bytes += m.cost;
                     ledger_pop(l, true, at);
