@@ -279,6 +279,11 @@ static bool complete(const struct stream *t, frisbee_result reason) {
     return reason == t->session->reason;
 }
 
+// The reason of streams whose connection ends: that it was closed, by whomever, does not say that they had come to their end.
+static frisbee_result unfinished(frisbee_result reason) {
+    return reason == FRISBEE_OK || reason == FRISBEE_CLOSED ? FRISBEE_UNKNOWN : reason;
+}
+
 static void on_stream_close(frisbee_pool *pool, frisbee_stream stream, frisbee_result reason, void *user) {
     struct stream *t = (struct stream *)user;
     struct session *s = t->session;
@@ -389,7 +394,7 @@ static void on_close(frisbee_pool *pool, frisbee_conn conn, const frisbee_close_
     for (i = 0; i < s->opened; i++) answered += frisbee_stream_send(pool, s->streams[i].handle, "", 1) == FRISBEE_CLOSED;
     if (s->way >= 'G')
         report(s->name, !s->wrong && s->opened > s->expected->ours && s->closed == s->opened && s->received >= (s->way == 'H' ? CUT : 1) &&
-                   s->reason == info->reason && (info->reason == FRISBEE_OK) == (s->way == 'H') && answered == s->opened,
+                   s->reason == unfinished(info->reason) && (info->reason == FRISBEE_OK) == (s->way == 'H') && answered == s->opened,
                "%s behind %u messages: each of %u streams is closed once, before the connection, with its reason (%s)", s->expected->what,
                (unsigned)s->received, (unsigned)s->opened, frisbee_result_string(info->reason));
     else if (info->reason != FRISBEE_OK || answered != s->opened)
