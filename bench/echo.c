@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #define FRISBEE_IMPLEMENTATION
 #include "../frisbee.h"
+#include "bench.h"
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,20 +18,6 @@
 enum { HEADER = 10, BUFFER = 256 * 1024, MOST = 10000 };
 static int connections = 100, depth = 10, payload = 32, pairs = 5, spin;
 static double seconds = 1;
-
-static double now(void) { return (double)frisbeei_system_clock() / 1e6; }
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
-
-static void pin(int core) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    (void)sched_setaffinity(0, sizeof set, &set);
-}
 
 // >>raw: a connection is its descriptor and what was left over
 

@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #define FRISBEE_IMPLEMENTATION
 #include "../frisbee.h"
+#include "bench.h"
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -39,23 +40,9 @@ static struct {
     volatile int begin, stop, stopped;
 } *shared;
 
-static double now(void) { return (double)frisbeei_system_clock() / 1e6; }
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
-
 static void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
     exit(1);
-}
-
-static void pin(size_t core) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    (void)sched_setaffinity(0, sizeof set, &set);
 }
 
 static size_t frame_size(void) { return HEADER + 2 + sizeof topic - 1 + (size_t)payload; }

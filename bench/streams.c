@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #define FRISBEE_IMPLEMENTATION
 #include "../frisbee.h"
+#include "bench.h"
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,23 +29,9 @@ static struct {
     volatile int disordered;
 } *shared;
 
-static double now(void) { return (double)frisbeei_system_clock() / 1e6; }
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
-
 static void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
     exit(1);
-}
-
-static void pin(size_t core) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    (void)sched_setaffinity(0, sizeof set, &set);
 }
 
 // >>receiver

@@ -1632,7 +1632,8 @@ static void promise_9_retained_values_for_a_slow_one_follow_its_policy(void) {
 
 // >>overload
 
-typedef struct held { uint32_t number, dropped; size_t cost; int topic; } held; // a message that waits, in the model; how many were dropped before it, but for those that had waited
+// A message that waits, in the model; `dropped`: how many were dropped before it, but for those that had waited.
+typedef struct held { uint32_t number, dropped; size_t cost; int topic; } held;
 
 typedef struct ledger { // one subscription against its model
     frisbee_sub handle;
