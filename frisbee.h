@@ -376,7 +376,8 @@ typedef enum frisbee_result {
     FRISBEE_HIJACKED = -15,    // the connection was, or is about to be, handed over
     FRISBEE_DESTROYED = -16,   // the pool was destroyed
     FRISBEE_SYSTEM = -17,      // the operating system said no: frisbee_system_error, or system_error beside the result
-    FRISBEE_UNSUPPORTED = -18  // this build has no sockets, no threads or no descriptor to wait on, or leaves it out; a peer that is no broker
+    FRISBEE_UNSUPPORTED = -18, // this build has no sockets, no threads or no descriptor to wait on, or leaves it out; a peer that is no broker
+    FRISBEE_FAILED = -19       // the function that a typed call was for answered with an error
 } frisbee_result;
 
 // The name of a result, such as "FRISBEE_TIMED_OUT"; a constant string, never NULL. Any thread.
@@ -568,6 +569,7 @@ typedef struct frisbee_pool_desc {
     uint32_t max_conns, max_calls, max_packet;
     size_t queue_limit, max_memory;
     size_t read_buffer;                // 256 KiB; lent to one connection at a time. With `memory`: max_packet + 64
+    size_t max_decoded;                // 16 MiB; that one decoded message may take in the pool's arena (section 13)
     uint64_t (*now_us)(void *context); // the system's monotonic clock; steps backward count as none
     void *now_context;
     int32_t max_step_ms;               // NEVER; a longer jump of the clock counts as this long
@@ -954,6 +956,281 @@ FRISBEE_API void *frisbee_stream_user(frisbee_pool *pool, frisbee_stream stream)
 FRISBEE_API frisbee_conn frisbee_stream_conn(frisbee_pool *pool, frisbee_stream stream);      // a stale handle: zero
 FRISBEE_API uint16_t frisbee_stream_number(frisbee_pool *pool, frisbee_stream stream);        // its id on the wire; a stale handle: 0
 
+#ifndef FRISBEE_NO_RPC
+// >>polyglot: section 13 of the manual. Pure functions: no pool, no allocation. Any thread.
+
+// The kind byte that each value begins with.
+typedef enum frisbee_kind {
+    FRISBEE_KIND_NIL = 0,
+    FRISBEE_KIND_SLICE,
+    FRISBEE_KIND_MAP,
+    FRISBEE_KIND_ANY, // of elements and values that are messages
+    FRISBEE_KIND_BYTES,
+    FRISBEE_KIND_STRING,
+    FRISBEE_KIND_ERROR,
+    FRISBEE_KIND_BOOL,
+    FRISBEE_KIND_U8,
+    FRISBEE_KIND_U16,
+    FRISBEE_KIND_U32,
+    FRISBEE_KIND_U64,
+    FRISBEE_KIND_I32,
+    FRISBEE_KIND_I64,
+    FRISBEE_KIND_F32,
+    FRISBEE_KIND_F64
+} frisbee_kind;
+
+// Text and bytes as fields have them: borrowed. What was decoded points into the packet; text has no terminator, and is not checked to be UTF-8.
+typedef struct frisbee_string { const char *data; uint32_t length; } frisbee_string;
+typedef struct frisbee_bytes { const void *data; uint32_t length; } frisbee_bytes;
+
+FRISBEE_API frisbee_string frisbee_string_of(const char *text); // up to its terminator, without copying; NULL: empty
+FRISBEE_API bool frisbee_string_is(frisbee_string string, const char *text);
+
+// Writes values one behind the other. The first error stays, and what follows is only counted: `length` then tells how much room is needed.
+typedef struct frisbee_encoder {
+    uint8_t *data;         // NULL: counts only, and is no error
+    size_t room, length;   // bytes there are, bytes used (or needed)
+    frisbee_result result; // OK; TOO_LARGE `room` was not enough; INVALID a value that cannot be encoded
+    uint32_t depth;        // of messages
+} frisbee_encoder;
+
+FRISBEE_API void frisbee_encoder_begin(frisbee_encoder *encoder, void *data, size_t room);
+FRISBEE_API void frisbee_put_nil(frisbee_encoder *encoder);
+FRISBEE_API void frisbee_put_bool(frisbee_encoder *encoder, bool value);
+FRISBEE_API void frisbee_put_u8(frisbee_encoder *encoder, uint8_t value);
+FRISBEE_API void frisbee_put_u16(frisbee_encoder *encoder, uint16_t value);
+FRISBEE_API void frisbee_put_u32(frisbee_encoder *encoder, uint32_t value);
+FRISBEE_API void frisbee_put_u64(frisbee_encoder *encoder, uint64_t value);
+FRISBEE_API void frisbee_put_i32(frisbee_encoder *encoder, int32_t value);
+FRISBEE_API void frisbee_put_i64(frisbee_encoder *encoder, int64_t value);
+FRISBEE_API void frisbee_put_f32(frisbee_encoder *encoder, float value);
+FRISBEE_API void frisbee_put_f64(frisbee_encoder *encoder, double value);
+FRISBEE_API void frisbee_put_string(frisbee_encoder *encoder, frisbee_string value);
+FRISBEE_API void frisbee_put_bytes(frisbee_encoder *encoder, frisbee_bytes value);
+FRISBEE_API void frisbee_put_error(frisbee_encoder *encoder, frisbee_string text);
+FRISBEE_API void frisbee_put_slice(frisbee_encoder *encoder, frisbee_kind kind, uint32_t count);               // `count` elements follow
+FRISBEE_API void frisbee_put_map(frisbee_encoder *encoder, frisbee_kind key, frisbee_kind value, uint32_t count); // key, value, key, value ...
+
+// Reads values in the order in which they were written. The first error stays, and all that follows answers zero.
+typedef struct frisbee_decoder {
+    const uint8_t *at, *end;
+    frisbee_result result; // OK; MALFORMED; TOO_LARGE a limit; NO_MEMORY the arena is used up; FAILED an Error stands for the message
+    const char *error;     // what is wrong, such as "a string is cut off": a constant; NULL: nothing
+    const char *field;     // of a message: in which field; NULL: in none
+    uint32_t depth;        // of messages, now
+    uint32_t max_depth, max_count, max_length; // 64; elements of a slice or map, bytes of a string: no limit but that they are there
+} frisbee_decoder;
+
+FRISBEE_API void frisbee_decoder_begin(frisbee_decoder *decoder, const void *data, size_t length);
+FRISBEE_API int frisbee_peek_kind(const frisbee_decoder *decoder); // of the next value; -1: there is none, or an error before it
+FRISBEE_API bool frisbee_get_nil(frisbee_decoder *decoder);        // is it Nil? Then it is taken; else nothing is, and it is no error
+FRISBEE_API bool frisbee_get_error(frisbee_decoder *decoder, frisbee_string *text); // the same for Error
+FRISBEE_API bool frisbee_get_bool(frisbee_decoder *decoder);
+FRISBEE_API uint8_t frisbee_get_u8(frisbee_decoder *decoder);
+FRISBEE_API uint16_t frisbee_get_u16(frisbee_decoder *decoder);
+FRISBEE_API uint32_t frisbee_get_u32(frisbee_decoder *decoder);
+FRISBEE_API uint64_t frisbee_get_u64(frisbee_decoder *decoder);
+FRISBEE_API int32_t frisbee_get_i32(frisbee_decoder *decoder);
+FRISBEE_API int64_t frisbee_get_i64(frisbee_decoder *decoder);
+FRISBEE_API float frisbee_get_f32(frisbee_decoder *decoder);
+FRISBEE_API double frisbee_get_f64(frisbee_decoder *decoder);
+FRISBEE_API frisbee_string frisbee_get_string(frisbee_decoder *decoder);
+FRISBEE_API frisbee_bytes frisbee_get_bytes(frisbee_decoder *decoder);
+FRISBEE_API uint32_t frisbee_get_slice(frisbee_decoder *decoder, frisbee_kind kind); // how many elements follow: never more than bytes do
+FRISBEE_API uint32_t frisbee_get_map(frisbee_decoder *decoder, frisbee_kind key, frisbee_kind value);
+
+// >>messages: structs with a table of their fields: frpc (examples/frpc) writes it from a .proto file, FRISBEE_MESSAGE from a list. Any thread.
+
+typedef enum frisbee_shape {
+    FRISBEE_SHAPE_ONE = 0,  // T x; of a message: const T *x, NULL is Nil
+    FRISBEE_SHAPE_MANY,     // const T *x; uint32_t x_count
+    FRISBEE_SHAPE_MAP,      // const ENTRY *x; uint32_t x_count, where ENTRY is struct {key; value}. Any order; of equal keys the last counts
+    FRISBEE_SHAPE_OPTIONAL, // bool has_x; T x. Not for messages
+    FRISBEE_SHAPE_CHOICE    // of a oneof: uint32_t NAME_case, the number of the member that is set or 0; its members, in a union. They follow
+                            // each other in the table
+} frisbee_shape;
+
+typedef struct frisbee_enum_value { const char *name; int32_t number; } frisbee_enum_value;
+
+// Fields of an enum are int32_t and have the numbers of the .proto; on the wire is the place in `values`.
+typedef struct frisbee_enum {
+    const char *name;
+    const frisbee_enum_value *values;
+    uint32_t count;
+    bool dense; // each value's number is its place: unknown ones pass through. Otherwise they are INVALID, or MALFORMED
+} frisbee_enum;
+
+typedef struct frisbee_type frisbee_type;
+
+typedef struct frisbee_field {
+    const char *name;
+    uint32_t number;            // in the .proto
+    uint8_t kind;               // frisbee_kind; of the elements or values; ANY: a message; U32 with `values`: an enum
+    uint8_t shape;              // frisbee_shape
+    uint32_t offset, count;     // of x; of x_count, has_x or NAME_case
+    const frisbee_type *type;   // of messages; MAP: of its ENTRY
+    const frisbee_enum *values; // of enums
+} frisbee_field;
+
+// Fields stand in the order of the wire: single values, optionals and oneofs; repeated ones; messages and maps; each as in the .proto.
+struct frisbee_type {
+    const char *name; // with its package
+    const frisbee_field *fields;
+    uint32_t field_count, size;
+};
+
+// Memory for what is decoded: a block of yours, or a pool's (frisbee_pool_arena).
+typedef struct frisbee_arena {
+    uint8_t *data;
+    size_t room, used;   // of this block
+    size_t limit, total; // of a pool's arena: bytes that may be taken, that were
+    frisbee_pool *pool;
+} frisbee_arena;
+
+FRISBEE_API void frisbee_arena_begin(frisbee_arena *arena, void *block, size_t size); // any alignment; begin again to empty it
+FRISBEE_API void *frisbee_arena_take(frisbee_arena *arena, size_t size);              // aligned as by malloc, not cleared; NULL: used up
+
+// An arena that the pool lends, emptied: yours until you ask for it again (typed calls have another). It may take max_decoded. Owner's thread.
+FRISBEE_API frisbee_arena *frisbee_pool_arena(frisbee_pool *pool);
+
+// Encodes a message. *length: bytes written, or with TOO_LARGE how many there would be. data NULL with room 0 measures: OK. INVALID: a value
+// that its enum does not have, nesting deeper than 64 (a ring?), an unknown NAME_case, a count without elements.
+FRISBEE_API frisbee_result frisbee_message_encode(const frisbee_type *type, const void *message, void *data, size_t room, size_t *length);
+
+// Decodes a message from all of `data` (bytes behind it are ignored). Strings point into data, the rest into the arena. Nil is a message of zeros.
+// FAILED: an Error is there instead (frisbee_get_error reads it). MALFORMED, TOO_LARGE, NO_MEMORY: *error says what (may be NULL); message is zero.
+FRISBEE_API frisbee_result frisbee_message_decode(const frisbee_type *type, void *message, frisbee_arena *arena, const void *data, size_t length,
+                                                  const char **error);
+
+// The same among other values.
+FRISBEE_API void frisbee_put_message(frisbee_encoder *encoder, const frisbee_type *type, const void *message); // NULL: Nil
+FRISBEE_API void frisbee_get_message(frisbee_decoder *decoder, const frisbee_type *type, void *message, frisbee_arena *arena);
+
+// A deep copy, that needs nothing but the arena. NO_MEMORY; INVALID as encode.
+FRISBEE_API frisbee_result frisbee_message_copy(const frisbee_type *type, void *copy, const void *message, frisbee_arena *arena);
+
+// Floats are compared by their bits, maps without regard to order.
+FRISBEE_API bool frisbee_message_equal(const frisbee_type *type, const void *a, const void *b);
+
+// Writes a message as text for people, like snprintf: answers the length of the whole, writes room - 1 characters of it and a 0.
+FRISBEE_API size_t frisbee_message_print(const frisbee_type *type, const void *message, char *text, size_t room);
+
+// >>services: typed calls. Section 14 of the manual; generated code and FRISBEE_SERVICE put types around these functions.
+
+typedef struct frisbee_method frisbee_method;
+
+// A call, on either side. Copy it to go on with it after a callback; what has ended answers CLOSED.
+typedef struct frisbee_rpc {
+    const frisbee_method *method;
+    frisbee_origin origin;  // origin.conn: the connection. The rest: of a request
+    frisbee_call_id call;   // of a call of this side
+    frisbee_stream stream;  // of streaming methods
+} frisbee_rpc;
+
+typedef struct frisbee_rpc_outcome {
+    frisbee_result result; // OK; FAILED the other side answered with an error; MALFORMED, TOO_LARGE, NO_MEMORY: with a reply that cannot be
+                           // decoded; else as frisbee_outcome or, of streaming methods, as on_close in section 10
+    frisbee_result reason; // as in frisbee_outcome
+    bool sent;             // false: the other side never saw it, calling again is safe
+    frisbee_string error;  // FAILED: its text; MALFORMED, TOO_LARGE, NO_MEMORY: what is wrong; as long as the callback
+} frisbee_rpc_outcome;
+
+// A request came in; a streaming client: for each message, and with NULL when it has sent its last one. request: until it returns.
+typedef void (*frisbee_rpc_serve)(frisbee_pool *pool, const frisbee_rpc *rpc, const void *request, const void *functions, void *user);
+// A call's end: outcome, and the response if there is one. Before it, if the server streams: outcome NULL, and each message.
+typedef void (*frisbee_rpc_deliver)(frisbee_pool *pool, const frisbee_rpc *rpc, const frisbee_rpc_outcome *outcome, const void *response,
+                                    void (*done)(void), void *user);
+
+struct frisbee_method {
+    const char *name;
+    const frisbee_type *request, *response;
+    uint16_t operation; // 10..65279
+    bool client_streams, server_streams;
+    frisbee_rpc_serve serve;     // calls the function of this method in `functions`
+    frisbee_rpc_deliver deliver; // calls `done` with its real type
+};
+
+typedef struct frisbee_service {
+    const char *name; // with its package
+    const frisbee_method *methods;
+    uint32_t method_count;
+} frisbee_service;
+
+// What happens to streaming calls of a service besides messages. Any may be NULL.
+typedef struct frisbee_rpc_events {
+    void (*on_open)(frisbee_pool *pool, const frisbee_rpc *rpc, void *user);     // before the first message
+    void (*on_writable)(frisbee_pool *pool, const frisbee_rpc *rpc, void *user); // a reply was answered AGAIN and may be tried again
+    void (*on_close)(frisbee_pool *pool, const frisbee_rpc *rpc, frisbee_result reason, void *user); // once, last; OK: finished here
+} frisbee_rpc_events;
+
+// Serves a service on the connections of this pool that have no routes of their own. functions: what method->serve takes; it, events (may be
+// NULL) and service must outlive the pool. INVALID: an operation that is out of range or has a handler. Serve before frisbee_listen: then
+// connections without `streams` of their own take the streams of frisbee_rpc_streams.
+FRISBEE_API frisbee_result frisbee_serve(frisbee_pool *pool, const frisbee_service *service, const void *functions, const frisbee_rpc_events *events,
+                                         void *user);
+
+// Answers a call that is served: in its function, or after frisbee_rpc_defer. A streaming server: once for each message; AGAIN: on_writable follows.
+// Of a method where only the client streams, it ends the call. Results as frisbee_reply and frisbee_stream_send; INVALID: also a response that
+// cannot be encoded.
+FRISBEE_API frisbee_result frisbee_rpc_reply(frisbee_pool *pool, const frisbee_rpc *rpc, const void *response);
+
+// Ends a call with an error (text up to 1024 bytes; not "EOF", which would mean the end). Once, instead of a reply; streaming: at any time.
+FRISBEE_API frisbee_result frisbee_rpc_fail(frisbee_pool *pool, const frisbee_rpc *rpc, const char *text);
+
+// In the function of a call that does not stream: the answer comes later, to *later. AGAIN: max_deferred; the caller gets an error unless it is
+// answered now. (What neither answers nor defers is answered with an error. Streaming calls need no defer.)
+FRISBEE_API frisbee_result frisbee_rpc_defer(frisbee_pool *pool, const frisbee_rpc *rpc, frisbee_rpc *later);
+
+// The last message was sent. A server's finish ends the call, a client's only its direction. OK also if it has to wait for room.
+FRISBEE_API frisbee_result frisbee_rpc_finish(frisbee_pool *pool, const frisbee_rpc *rpc);
+
+// A pointer of yours on a streaming call that is served, from on_open to on_close. A stale one: NULL, or CLOSED.
+FRISBEE_API void *frisbee_rpc_state(frisbee_pool *pool, const frisbee_rpc *rpc);
+FRISBEE_API frisbee_result frisbee_rpc_set_state(frisbee_pool *pool, const frisbee_rpc *rpc, void *state);
+
+// Pauses the messages of a streaming call, on either side, or goes on (frisbee_stream_pause).
+FRISBEE_API frisbee_result frisbee_rpc_pause(frisbee_pool *pool, const frisbee_rpc *rpc, bool paused);
+
+typedef struct frisbee_rpc_desc {
+    int32_t timeout_ms; // 0: call_ms of the connection, streaming methods: never; of the whole call
+    void (*on_writable)(frisbee_pool *pool, const frisbee_rpc *rpc, void *user); // streaming clients: a send was answered AGAIN
+} frisbee_rpc_desc;
+
+// Calls a method. `request` is encoded at once; NULL if the client streams. desc may be NULL; done is called through method->deliver until it got an
+// outcome, exactly once if this answers OK; NULL: the outcome does not matter, or (streaming) frisbee_rpc_receive will fetch it. rpc may be NULL.
+// Results as frisbee_call; streaming: as frisbee_stream_open and _send, on connections that have the streams of frisbee_rpc_streams.
+FRISBEE_API frisbee_result frisbee_rpc_call(frisbee_pool *pool, frisbee_conn conn, const frisbee_method *method, const void *request,
+                                            const frisbee_rpc_desc *desc, void (*done)(void), void *user, frisbee_rpc *rpc);
+
+// The same for a method that does not stream, blocking as frisbee_call_wait does. *response and outcome->error live until the next poll.
+FRISBEE_API frisbee_result frisbee_rpc_call_wait(frisbee_pool *pool, frisbee_conn conn, const frisbee_method *method, const void *request,
+                                                 int32_t timeout_ms, void *response, frisbee_rpc_outcome *outcome);
+
+// Sends a message of a streaming client. AGAIN: on_writable follows. CLOSED: the call has ended, or frisbee_rpc_finish was called.
+FRISBEE_API frisbee_result frisbee_rpc_send(frisbee_pool *pool, const frisbee_rpc *rpc, const void *request);
+
+// Waits for the next message of a streaming call that was made without `done`; blocks as frisbee_call_wait does. OK: *response is there, until the
+// next poll. CLOSED: that was the last. TIMED_OUT: none came in timeout_ms (0: 5000), the call goes on. Else the call has ended, as in outcome
+// (may be NULL). Fetch the end, or cancel: until then the call takes memory.
+FRISBEE_API frisbee_result frisbee_rpc_receive(frisbee_pool *pool, const frisbee_rpc *rpc, int32_t timeout_ms, void *response,
+                                               frisbee_rpc_outcome *outcome);
+
+// Gives a call of this side up: its outcome is CANCELLED. (A streaming one that is received: at once and silently.)
+FRISBEE_API frisbee_result frisbee_rpc_cancel(frisbee_pool *pool, const frisbee_rpc *rpc);
+
+// For frisbee_conn_desc.streams: on both sides of connections that carry streaming calls.
+FRISBEE_API const frisbee_stream_events *frisbee_rpc_streams(void);
+
+// A number that is the same where a service has the same methods, operations and messages. Names of messages do not count. Never 0. Any thread.
+FRISBEE_API uint64_t frisbee_service_fingerprint(const frisbee_service *service);
+
+// Asks the peer for the fingerprint of its service of this name. OK the same · FAILED another · UNHANDLED it does not serve it · TIMED_OUT (also:
+// a stock peer) and others as outcome.result of calls.
+typedef void (*frisbee_on_compared)(frisbee_pool *pool, frisbee_conn conn, frisbee_result result, void *user);
+FRISBEE_API frisbee_result frisbee_service_compare(frisbee_pool *pool, frisbee_conn conn, const frisbee_service *service, int32_t timeout_ms,
+                                                   frisbee_on_compared on_compared, void *user);
+#endif // FRISBEE_NO_RPC
+
 // >>statistics
 
 typedef struct frisbee_stats {
@@ -972,6 +1249,182 @@ typedef struct frisbee_stats {
 
 FRISBEE_API frisbee_result frisbee_pool_stats(frisbee_pool *pool, frisbee_stats *stats); // sums, dead connections included
 FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn conn, frisbee_stats *stats); // also in on_close
+
+// >>typed without a tool: messages and services from lists. Section 14 of the manual shows them in use.
+//
+//     #define NUMBERS(F, T) F(T, many, i64, values) F(T, one, string, label)
+//     FRISBEE_MESSAGE(numbers, NUMBERS)         // struct numbers {const int64_t *values; uint32_t values_count; frisbee_string label;}
+//
+// Shapes and their arguments (kinds: bool u8 u16 u32 u64 i32 i64 f32 f64 string bytes; another kind does not compile):
+//     one, KIND, x            optional, KIND, x       many, KIND, x         map, KEY KIND, KIND, x
+//     sub, MESSAGE, x         subs, MESSAGE, x        submap, KEY KIND, MESSAGE, x
+// A message has at least one field. On the wire its fields stand as in a .proto with the same list.
+//
+//     #define CALC(M, S) M(S, unary, 10, add, numbers, total)
+//     FRISBEE_SERVICE(calc, CALC)               // or server_stream, client_stream, bidi; operation, name, request, response
+//
+// FRISBEE_SERVICE yields calc_functions, calc_service, calc_serve, calc_add, calc_add_wait, calc_add_reply; streaming: calc_add_send (clients),
+// calc_add_receive. All are static: the lists may stand in a header.
+#if defined(__GNUC__) || defined(__clang__)
+#define FRISBEEI_UNUSED __attribute__((unused))
+#else
+#define FRISBEEI_UNUSED
+#endif
+#define FRISBEEI_C_bool bool
+#define FRISBEEI_C__Bool bool // where bool is a macro
+#define FRISBEEI_C_u8 uint8_t
+#define FRISBEEI_C_u16 uint16_t
+#define FRISBEEI_C_u32 uint32_t
+#define FRISBEEI_C_u64 uint64_t
+#define FRISBEEI_C_i32 int32_t
+#define FRISBEEI_C_i64 int64_t
+#define FRISBEEI_C_f32 float
+#define FRISBEEI_C_f64 double
+#define FRISBEEI_C_string frisbee_string
+#define FRISBEEI_C_bytes frisbee_bytes
+#define FRISBEEI_K_bool FRISBEE_KIND_BOOL
+#define FRISBEEI_K__Bool FRISBEE_KIND_BOOL
+#define FRISBEEI_K_u8 FRISBEE_KIND_U8
+#define FRISBEEI_K_u16 FRISBEE_KIND_U16
+#define FRISBEEI_K_u32 FRISBEE_KIND_U32
+#define FRISBEEI_K_u64 FRISBEE_KIND_U64
+#define FRISBEEI_K_i32 FRISBEE_KIND_I32
+#define FRISBEEI_K_i64 FRISBEE_KIND_I64
+#define FRISBEEI_K_f32 FRISBEE_KIND_F32
+#define FRISBEEI_K_f64 FRISBEE_KIND_F64
+#define FRISBEEI_K_string FRISBEE_KIND_STRING
+#define FRISBEEI_K_bytes FRISBEE_KIND_BYTES
+
+// The list is gone through six times: entries of maps, members, and the rows of the table in the wire's order (single, repeated, the rest).
+#define FRISBEEI_ENTRY(T, shape, ...) FRISBEEI_ENTRY_##shape(T, __VA_ARGS__)
+#define FRISBEEI_MEMBER(T, shape, ...) FRISBEEI_MEMBER_##shape(T, __VA_ARGS__)
+#define FRISBEEI_SINGLE(T, shape, ...) FRISBEEI_SINGLE_##shape(T, __VA_ARGS__)
+#define FRISBEEI_REPEATED(T, shape, ...) FRISBEEI_REPEATED_##shape(T, __VA_ARGS__)
+#define FRISBEEI_REST(T, shape, ...) FRISBEEI_REST_##shape(T, __VA_ARGS__)
+#define FRISBEEI_ROW(T, x, kind, shape, count, type) {#x, 0, kind, shape, (uint32_t)offsetof(T, x), count, type, NULL},
+#define FRISBEEI_COUNT(T, x) ((uint32_t)offsetof(T, x))
+#define FRISBEEI_ENTRY_one(T, kind, x)
+#define FRISBEEI_ENTRY_optional(T, kind, x)
+#define FRISBEEI_ENTRY_many(T, kind, x)
+#define FRISBEEI_ENTRY_sub(T, message, x)
+#define FRISBEEI_ENTRY_subs(T, message, x)
+#define FRISBEEI_ENTRY_map(T, k, v, x)                                                                                                    \
+    typedef struct T##_##x##_entry { FRISBEEI_C_##k key; FRISBEEI_C_##v value; } T##_##x##_entry;                                         \
+    FRISBEEI_UNUSED static const frisbee_field T##_##x##_entry_fields[2] = {                                                              \
+        FRISBEEI_ROW(T##_##x##_entry, key, FRISBEEI_K_##k, FRISBEE_SHAPE_ONE, 0, NULL)                                                    \
+        FRISBEEI_ROW(T##_##x##_entry, value, FRISBEEI_K_##v, FRISBEE_SHAPE_ONE, 0, NULL)};                                                \
+    FRISBEEI_TABLE(T##_##x##_entry)
+#define FRISBEEI_ENTRY_submap(T, k, message, x)                                                                                           \
+    typedef struct T##_##x##_entry { FRISBEEI_C_##k key; const message *value; } T##_##x##_entry;                                         \
+    FRISBEEI_UNUSED static const frisbee_field T##_##x##_entry_fields[2] = {                                                              \
+        FRISBEEI_ROW(T##_##x##_entry, key, FRISBEEI_K_##k, FRISBEE_SHAPE_ONE, 0, NULL)                                                    \
+        FRISBEEI_ROW(T##_##x##_entry, value, FRISBEE_KIND_ANY, FRISBEE_SHAPE_ONE, 0, &message##_type)};                                   \
+    FRISBEEI_TABLE(T##_##x##_entry)
+#define FRISBEEI_MEMBER_one(T, kind, x) FRISBEEI_C_##kind x;
+#define FRISBEEI_MEMBER_optional(T, kind, x) bool has_##x; FRISBEEI_C_##kind x;
+#define FRISBEEI_MEMBER_many(T, kind, x) const FRISBEEI_C_##kind *x; uint32_t x##_count;
+#define FRISBEEI_MEMBER_sub(T, message, x) const message *x;
+#define FRISBEEI_MEMBER_subs(T, message, x) const message *x; uint32_t x##_count;
+#define FRISBEEI_MEMBER_map(T, k, v, x) const T##_##x##_entry *x; uint32_t x##_count;
+#define FRISBEEI_MEMBER_submap(T, k, message, x) const T##_##x##_entry *x; uint32_t x##_count;
+#define FRISBEEI_SINGLE_one(T, kind, x) FRISBEEI_ROW(T, x, FRISBEEI_K_##kind, FRISBEE_SHAPE_ONE, 0, NULL)
+#define FRISBEEI_SINGLE_optional(T, kind, x) FRISBEEI_ROW(T, x, FRISBEEI_K_##kind, FRISBEE_SHAPE_OPTIONAL, FRISBEEI_COUNT(T, has_##x), NULL)
+#define FRISBEEI_SINGLE_many(T, kind, x)
+#define FRISBEEI_SINGLE_sub(T, message, x)
+#define FRISBEEI_SINGLE_subs(T, message, x)
+#define FRISBEEI_SINGLE_map(T, k, v, x)
+#define FRISBEEI_SINGLE_submap(T, k, message, x)
+#define FRISBEEI_REPEATED_one(T, kind, x)
+#define FRISBEEI_REPEATED_optional(T, kind, x)
+#define FRISBEEI_REPEATED_many(T, kind, x) FRISBEEI_ROW(T, x, FRISBEEI_K_##kind, FRISBEE_SHAPE_MANY, FRISBEEI_COUNT(T, x##_count), NULL)
+#define FRISBEEI_REPEATED_sub(T, message, x)
+#define FRISBEEI_REPEATED_subs(T, message, x)                                                                                             \
+    FRISBEEI_ROW(T, x, FRISBEE_KIND_ANY, FRISBEE_SHAPE_MANY, FRISBEEI_COUNT(T, x##_count), &message##_type)
+#define FRISBEEI_REPEATED_map(T, k, v, x)
+#define FRISBEEI_REPEATED_submap(T, k, message, x)
+#define FRISBEEI_REST_one(T, kind, x)
+#define FRISBEEI_REST_optional(T, kind, x)
+#define FRISBEEI_REST_many(T, kind, x)
+#define FRISBEEI_REST_sub(T, message, x) FRISBEEI_ROW(T, x, FRISBEE_KIND_ANY, FRISBEE_SHAPE_ONE, 0, &message##_type)
+#define FRISBEEI_REST_subs(T, message, x)
+#define FRISBEEI_REST_map(T, k, v, x)                                                                                                     \
+    FRISBEEI_ROW(T, x, FRISBEEI_K_##v, FRISBEE_SHAPE_MAP, FRISBEEI_COUNT(T, x##_count), &T##_##x##_entry_type)
+#define FRISBEEI_REST_submap(T, k, message, x)                                                                                            \
+    FRISBEEI_ROW(T, x, FRISBEE_KIND_ANY, FRISBEE_SHAPE_MAP, FRISBEEI_COUNT(T, x##_count), &T##_##x##_entry_type)
+#define FRISBEEI_TABLE(T)                                                                                                                 \
+    FRISBEEI_UNUSED static const frisbee_type T##_type = {#T, T##_fields, (uint32_t)(sizeof T##_fields / sizeof T##_fields[0]), (uint32_t)sizeof(T)};
+
+#define FRISBEE_MESSAGE(NAME, FIELDS)                                                                                                     \
+    FIELDS(FRISBEEI_ENTRY, NAME)                                                                                                          \
+    typedef struct NAME { FIELDS(FRISBEEI_MEMBER, NAME) } NAME;                                                                           \
+    FRISBEEI_UNUSED static const frisbee_field NAME##_fields[] = {                                                                        \
+        FIELDS(FRISBEEI_SINGLE, NAME) FIELDS(FRISBEEI_REPEATED, NAME) FIELDS(FRISBEEI_REST, NAME)};                                       \
+    FRISBEEI_TABLE(NAME)
+
+#define FRISBEEI_FUNCTION(S, how, operation, name, Q, R) void (*name)(frisbee_pool *pool, const frisbee_rpc *rpc, const Q *request, void *user);
+#define FRISBEEI_PLACE(S, how, operation, name, Q, R) S##_##name##_place,
+#define FRISBEEI_GLUE(S, how, operation, name, Q, R)                                                                                      \
+    typedef void (*S##_##name##_done)(frisbee_pool *pool, const frisbee_rpc *rpc, const frisbee_rpc_outcome *outcome, const R *response,  \
+                                      void *user);                                                                                        \
+    FRISBEEI_UNUSED static void S##_##name##_serve_one(frisbee_pool *pool, const frisbee_rpc *rpc, const void *request,                   \
+                                                       const void *functions, void *user) {                                               \
+        if (((const S##_functions *)functions)->name) ((const S##_functions *)functions)->name(pool, rpc, (const Q *)request, user);      \
+        else (void)frisbee_rpc_fail(pool, rpc, "not implemented");                                                                        \
+    }                                                                                                                                     \
+    FRISBEEI_UNUSED static void S##_##name##_deliver_one(frisbee_pool *pool, const frisbee_rpc *rpc, const frisbee_rpc_outcome *outcome,  \
+                                                         const void *response, void (*done)(void), void *user) {                          \
+        ((S##_##name##_done)done)(pool, rpc, outcome, (const R *)response, user);                                                         \
+    }
+#define FRISBEEI_METHOD(S, how, operation, name, Q, R)                                                                                    \
+    {#name, &Q##_type, &R##_type, operation, FRISBEEI_STREAMS_##how, S##_##name##_serve_one, S##_##name##_deliver_one},
+#define FRISBEEI_STREAMS_unary false, false
+#define FRISBEEI_STREAMS_server_stream false, true
+#define FRISBEEI_STREAMS_client_stream true, false
+#define FRISBEEI_STREAMS_bidi true, true
+#define FRISBEEI_CALL(S, how, operation, name, Q, R)                                                                                      \
+    FRISBEEI_UNUSED static frisbee_result S##_##name##_reply(frisbee_pool *pool, const frisbee_rpc *rpc, const R *response) {             \
+        return frisbee_rpc_reply(pool, rpc, response);                                                                                    \
+    }                                                                                                                                     \
+    FRISBEEI_CALL_##how(S, name, Q, R)
+#define FRISBEEI_CALL_ASKING(S, name, Q, R)                                                                                               \
+    FRISBEEI_UNUSED static frisbee_result S##_##name(frisbee_pool *pool, frisbee_conn conn, const Q *request, const frisbee_rpc_desc *desc, \
+                                                     S##_##name##_done done, void *user, frisbee_rpc *rpc) {                              \
+        return frisbee_rpc_call(pool, conn, &S##_methods[S##_##name##_place], request, desc, (void (*)(void))done, user, rpc);            \
+    }
+#define FRISBEEI_CALL_SENDING(S, name, Q, R)                                                                                              \
+    FRISBEEI_UNUSED static frisbee_result S##_##name(frisbee_pool *pool, frisbee_conn conn, const frisbee_rpc_desc *desc,                 \
+                                                     S##_##name##_done done, void *user, frisbee_rpc *rpc) {                              \
+        return frisbee_rpc_call(pool, conn, &S##_methods[S##_##name##_place], NULL, desc, (void (*)(void))done, user, rpc);               \
+    }                                                                                                                                     \
+    FRISBEEI_UNUSED static frisbee_result S##_##name##_send(frisbee_pool *pool, const frisbee_rpc *rpc, const Q *request) {               \
+        return frisbee_rpc_send(pool, rpc, request);                                                                                      \
+    }
+#define FRISBEEI_CALL_RECEIVING(S, name, Q, R)                                                                                            \
+    FRISBEEI_UNUSED static frisbee_result S##_##name##_receive(frisbee_pool *pool, const frisbee_rpc *rpc, int32_t timeout_ms, R *response, \
+                                                               frisbee_rpc_outcome *outcome) {                                            \
+        return frisbee_rpc_receive(pool, rpc, timeout_ms, response, outcome);                                                             \
+    }
+#define FRISBEEI_CALL_unary(S, name, Q, R)                                                                                                \
+    FRISBEEI_CALL_ASKING(S, name, Q, R)                                                                                                   \
+    FRISBEEI_UNUSED static frisbee_result S##_##name##_wait(frisbee_pool *pool, frisbee_conn conn, const Q *request, int32_t timeout_ms,  \
+                                                            R *response, frisbee_rpc_outcome *outcome) {                                  \
+        return frisbee_rpc_call_wait(pool, conn, &S##_methods[S##_##name##_place], request, timeout_ms, response, outcome);               \
+    }
+#define FRISBEEI_CALL_server_stream(S, name, Q, R) FRISBEEI_CALL_ASKING(S, name, Q, R) FRISBEEI_CALL_RECEIVING(S, name, Q, R)
+#define FRISBEEI_CALL_client_stream(S, name, Q, R) FRISBEEI_CALL_SENDING(S, name, Q, R) FRISBEEI_CALL_RECEIVING(S, name, Q, R)
+#define FRISBEEI_CALL_bidi(S, name, Q, R) FRISBEEI_CALL_SENDING(S, name, Q, R) FRISBEEI_CALL_RECEIVING(S, name, Q, R)
+
+#define FRISBEE_SERVICE(NAME, METHODS)                                                                                                    \
+    typedef struct NAME##_functions { METHODS(FRISBEEI_FUNCTION, NAME) } NAME##_functions;                                                \
+    enum { METHODS(FRISBEEI_PLACE, NAME) NAME##_method_count };                                                                           \
+    METHODS(FRISBEEI_GLUE, NAME)                                                                                                          \
+    FRISBEEI_UNUSED static const frisbee_method NAME##_methods[] = {METHODS(FRISBEEI_METHOD, NAME)};                                      \
+    FRISBEEI_UNUSED static const frisbee_service NAME##_service = {#NAME, NAME##_methods, NAME##_method_count};                           \
+    FRISBEEI_UNUSED static frisbee_result NAME##_serve(frisbee_pool *pool, const NAME##_functions *functions,                             \
+                                                       const frisbee_rpc_events *events, void *user) {                                    \
+        return frisbee_serve(pool, &NAME##_service, functions, events, user);                                                             \
+    }                                                                                                                                     \
+    METHODS(FRISBEEI_CALL, NAME)
 
 #ifdef __cplusplus
 }
@@ -1025,6 +1478,11 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 #else
 #define FRISBEEI_STREAMS 1
 #endif
+#ifdef FRISBEE_NO_RPC
+#define FRISBEEI_RPC 0
+#else
+#define FRISBEEI_RPC 1
+#endif
 #ifndef FRISBEE_LOG_LEVEL
 #define FRISBEE_LOG_LEVEL 2
 #endif
@@ -1047,6 +1505,9 @@ FRISBEE_API frisbee_result frisbee_conn_stats(frisbee_pool *pool, frisbee_conn c
 // >>system: what the library asks of the operating system, each through a macro of its own
 
 #include <string.h>
+#if FRISBEEI_RPC
+#include <stdio.h> // snprintf of floats, for frisbee_message_print
+#endif
 #if FRISBEEI_SOCKETS
 #include <arpa/inet.h>
 #include <errno.h>
@@ -1222,6 +1683,10 @@ enum {
     FRISBEEI_MESSAGE = 0xFF15,
     FRISBEEI_DROPPED = 0xFF16,
     FRISBEEI_PUBLISHED = 0xFF17,
+    FRISBEEI_SCHEMA = 0xFF20,
+    FRISBEEI_SCHEMA_IS = 0xFF21,
+    FRISBEEI_ERROR_MAX = 1024,  // bytes of the text of a typed call's error
+    FRISBEEI_RPC_GUESS = 64,    // room for a message that was not measured
     FRISBEEI_LAST_CONNECTOR_ID = 57343, // ids of calls: 1 to this by the connector, the rest by the acceptor
     FRISBEEI_LAST_CONNECTOR_STREAM = 32767, // ids of streams, likewise
     FRISBEEI_EARLY_CREDIT = 16384,      // of a stream, before the peer has said hello
@@ -1498,6 +1963,43 @@ typedef struct frisbeei_broker_state {
     bool room, refused, resuming;           // room: one that blocks has room again; refused: this program was answered AGAIN
 } frisbeei_broker_state;
 
+#if FRISBEEI_RPC
+typedef struct frisbeei_bound { // what a served operation's handler gets as user
+    const struct frisbeei_served *served;
+    const frisbee_method *method;
+} frisbeei_bound;
+
+typedef struct frisbeei_served {
+    struct frisbeei_served *next;
+    const frisbee_service *service;
+    const void *functions;
+    const frisbee_rpc_events *events;
+    void *user;
+    size_t bytes;
+    frisbeei_bound *bound; // behind the struct, one for each method
+} frisbeei_served;
+
+// A call that this side made, or a streaming one that it serves.
+typedef struct frisbeei_rpc {
+    const frisbee_method *method;   // NULL: a server was not told yet
+    const frisbeei_served *served;  // NULL likewise, and on the calling side
+    frisbee_conn conn;
+    frisbee_stream stream;
+    void (*done)(void);
+    void *user; // of done; of a server: frisbee_rpc_set_state's
+    void (*on_writable)(frisbee_pool *, const frisbee_rpc *, void *);
+    struct frisbeei_wait *wait;  // of the frisbee_rpc_receive that waits
+    struct frisbeei_rpc *next, *before; // of a connection's that have a deadline; of the pool's that have ended and are yet to be received
+    uint8_t *error;              // that is yet to be sent; encoded
+    uint32_t error_length, due;  // due: tick, if timed
+    int8_t cause;                // why this side closed the stream before the end; OK: it did not
+    bool server, timed, pulled;  // pulled: by frisbee_rpc_receive
+    bool asked, heard_end;       // of a server: it has its request, the client's end
+    bool ended, owes_end;        // nothing more is sent; but the end, which found no room
+    bool told, closed;           // done has its outcome; the stream is gone
+} frisbeei_rpc;
+#endif
+
 typedef enum frisbeei_peer { FRISBEEI_PEER_UNKNOWN = 0, FRISBEEI_PEER_STOCK, FRISBEEI_PEER_FRISBEE } frisbeei_peer;
 
 // What a connection needs for streams and subscriptions.
@@ -1517,6 +2019,7 @@ typedef struct frisbeei_patterns {
     bool fence_wanted, asking; // a PING is to follow a close; subscriptions wait for room to be asked for
     frisbeei_waiting waiting;
     struct frisbeei_conn *next_held;
+    struct frisbeei_rpc *timed; // streaming calls of this side that have a deadline
     uint64_t published, delivered, lost, peer_lost;
 } frisbeei_patterns;
 
@@ -1672,6 +2175,14 @@ struct frisbee_pool {
     frisbee_remote *remote;
     uint8_t *wait_data;
     uint32_t wait_room;
+#if FRISBEEI_RPC
+    frisbee_arena arena, lent; // of typed calls; of frisbee_pool_arena
+    frisbeei_served *services;
+    frisbeei_rpc *rpc_ended;   // by frisbee_rpc_receive to be told
+    uint8_t *request;          // of frisbee_rpc_call_wait
+    size_t request_room;
+    bool serves_streams;
+#endif
     int system_error;
     size_t memory, chunk_bytes;
     uint8_t *block_next, *block_end;
@@ -1716,6 +2227,12 @@ static bool frisbeei_subs_begin(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_ping(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_ended_done(frisbee_pool *pool, frisbeei_conn *conn);
 static void frisbeei_budget_count(frisbee_pool *pool);
+static void frisbeei_rpc_free(frisbee_pool *pool);
+static void frisbeei_rpc_expire(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next);
+static void frisbeei_schema_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet);
+#if FRISBEEI_RPC
+static void frisbeei_rpc_unknown(frisbee_pool *pool, const frisbee_packet *packet, void *user);
+#endif
 
 // >>log: constant lines for the callback; levels above FRISBEE_LOG_LEVEL are compiled out
 
@@ -1738,7 +2255,7 @@ FRISBEE_API const char *frisbee_result_string(frisbee_result result) {
     static const char *const names[] = {"FRISBEE_OK",        "FRISBEE_AGAIN",     "FRISBEE_INVALID",   "FRISBEE_NO_MEMORY", "FRISBEE_CLOSED",
                                         "FRISBEE_NOT_SENT",  "FRISBEE_UNKNOWN",   "FRISBEE_TIMED_OUT", "FRISBEE_CANCELLED", "FRISBEE_TOO_LARGE",
                                         "FRISBEE_MALFORMED", "FRISBEE_UNHANDLED", "FRISBEE_REFUSED",   "FRISBEE_BUSY",      "FRISBEE_EXHAUSTED",
-                                        "FRISBEE_HIJACKED",  "FRISBEE_DESTROYED", "FRISBEE_SYSTEM",    "FRISBEE_UNSUPPORTED"};
+                                        "FRISBEE_HIJACKED",  "FRISBEE_DESTROYED", "FRISBEE_SYSTEM",    "FRISBEE_UNSUPPORTED", "FRISBEE_FAILED"};
     const int at = -(int)result;
     return at >= 0 && at < (int)(sizeof names / sizeof names[0]) ? names[at] : "not a frisbee_result";
 }
@@ -1820,7 +2337,7 @@ static bool frisbeei_array_grow(frisbee_pool *pool, void **array, uint32_t *room
 }
 
 // Streams and subscriptions come in all sizes. In a fixed block they have what lies beyond its limits' part: first fit, neighbours joined.
-#if FRISBEEI_PUBSUB || FRISBEEI_STREAMS
+#if FRISBEEI_PUBSUB || FRISBEEI_STREAMS || FRISBEEI_RPC
 static void *frisbeei_heap_take(frisbee_pool *pool, size_t size) {
     const size_t taken = frisbeei_rounded(size);
     frisbeei_hole **at = &pool->holes, *hole;
@@ -1905,7 +2422,7 @@ static void frisbeei_put16(uint8_t *at, uint32_t value) {
     at[1] = (uint8_t)value;
 }
 
-#if FRISBEEI_PUBSUB || FRISBEEI_STREAMS
+#if FRISBEEI_PUBSUB || FRISBEEI_STREAMS || FRISBEEI_RPC
 static void frisbeei_put32(uint8_t *at, uint32_t value) {
     frisbeei_put16(at, value >> 16);
     frisbeei_put16(at + 2, value);
@@ -5688,7 +6205,7 @@ static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *co
 static bool frisbeei_answer_fits(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     const uint32_t operation = packet->from.operation;
     const bool opens = operation == FRISBEEI_STREAM && packet->length && frisbeei_opens_stream(pool, conn, packet->from.id);
-    if (!opens && operation != FRISBEEI_SUBSCRIBE && operation != FRISBEEI_UNSUBSCRIBE && operation != FRISBEEI_HELLO &&
+    if (!opens && operation != FRISBEEI_SUBSCRIBE && operation != FRISBEEI_UNSUBSCRIBE && operation != FRISBEEI_HELLO && operation != FRISBEEI_SCHEMA &&
         (operation != FRISBEEI_PUBLISH || packet->from.id == 0))
         return true;
     if (frisbeei_room(pool, conn, conn->header + 13u)) return true; // the longest: PUBLISHED
@@ -5701,18 +6218,19 @@ static bool frisbeei_answer_fits(frisbee_pool *pool, frisbeei_conn *conn, const 
 // A packet that is not the user's. False: it has to wait, and stays where it is.
 static bool frisbeei_own(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     const uint32_t operation = packet->from.operation;
-    if (operation != FRISBEEI_STREAM && (operation < FRISBEEI_HELLO || operation > FRISBEEI_PUBLISHED)) {
+    if (operation != FRISBEEI_STREAM && (operation < FRISBEEI_HELLO || operation > FRISBEEI_SCHEMA_IS)) {
         frisbeei_control(pool, conn, operation);
         return true;
     }
     conn->used = pool->tick;
     if (pool->fixed && !frisbeei_answer_fits(pool, conn, packet)) return false;
-    if (operation >= FRISBEEI_SUBSCRIBE && !frisbeei_pubsub_input(pool, conn, packet)) return false;
+    if (operation >= FRISBEEI_SUBSCRIBE && operation <= FRISBEEI_PUBLISHED && !frisbeei_pubsub_input(pool, conn, packet)) return false;
     conn->packets_in++;
     if (operation == FRISBEEI_STREAM) frisbeei_stream_input(pool, conn, packet);
     else if (operation == FRISBEEI_HELLO) frisbeei_hello_input(pool, conn, packet);
     else if (operation == FRISBEEI_CREDIT) frisbeei_credit_input(pool, conn, packet);
-    else if (operation < FRISBEEI_SUBSCRIBE) conn->dropped++;
+    else if (operation >= FRISBEEI_SCHEMA) frisbeei_schema_input(pool, conn, packet);
+    else if (operation < FRISBEEI_SUBSCRIBE || operation > FRISBEEI_PUBLISHED) conn->dropped++;
     return true;
 }
 
@@ -5758,6 +6276,9 @@ static inline void frisbeei_deliver(frisbee_pool *pool, frisbeei_conn *conn, con
         handler = conn->profile->desc.events->on_packet;
         user = conn->user;
     }
+#if FRISBEEI_RPC
+    if (!handler && pool->services && !conn->profile->desc.routes) handler = frisbeei_rpc_unknown;
+#endif
     if (!handler) {
         conn->dropped++;
         return;
@@ -7079,6 +7600,7 @@ static void frisbeei_expire(frisbee_pool *pool, frisbeei_conn *conn) {
         }
         frisbeei_expire_heartbeat(pool, conn, &next);
         if (conn->patterns && conn->patterns->fence_stage == 1 && conn->state == FRISBEEI_OPEN) frisbeei_expire_fence(pool, conn, &next);
+        if (conn->patterns && conn->patterns->timed && conn->state == FRISBEEI_OPEN) frisbeei_rpc_expire(pool, conn, &next);
     }
     if (conn->state == FRISBEEI_CLOSED || conn->state == FRISBEEI_FREE || next == FRISBEEI_NO_TIME) return;
     frisbeei_timer_need(pool, conn, next > pool->turn_now ? next : pool->turn_now + 1000);
@@ -7428,6 +7950,7 @@ static frisbee_result frisbeei_pool_desc_check(frisbee_pool_desc *desc) {
     if (!desc->read_buffer) desc->read_buffer = 256 * 1024;
     if (desc->read_buffer < 64) desc->read_buffer = 64;
     if (!desc->max_memory) desc->max_memory = (size_t)1 << 30;
+    if (!desc->max_decoded) desc->max_decoded = (size_t)16 << 20;
     return FRISBEE_OK;
 }
 
@@ -7531,6 +8054,7 @@ static void frisbeei_pool_free(frisbee_pool *pool) {
     frisbeei_give_back(pool, pool->handlers, pool->handlers ? (pool->handler_mask + 1) * sizeof *pool->handlers : 0);
     frisbeei_give_back(pool, pool->read_buffer, pool->desc.read_buffer);
     frisbeei_give_back(pool, pool->wait_data, pool->wait_room);
+    frisbeei_rpc_free(pool);
     while (pool->spare_chunks) {
         frisbeei_chunk *chunk = pool->spare_chunks;
         pool->spare_chunks = chunk->next;
@@ -7631,6 +8155,9 @@ static frisbee_result frisbeei_profile_fill(const frisbee_pool *pool, frisbee_co
     if (desc->role != FRISBEE_CONNECTOR && desc->role != FRISBEE_ACCEPTOR) return FRISBEE_INVALID;
     if ((unsigned)desc->wire > (unsigned)FRISBEE_WIRE_WAIT || (desc->route_count && !desc->routes)) return FRISBEE_INVALID;
     if (desc->protocol && !desc->protocol->input) return FRISBEE_INVALID;
+#if FRISBEEI_RPC
+    if (pool->serves_streams && !desc->streams && !desc->routes) desc->streams = frisbee_rpc_streams();
+#endif
     for (i = 0; i < desc->route_count; i++) {
         const uint16_t operation = desc->routes[i].operation;
         if (operation < FRISBEEI_FIRST_OPERATION || operation > FRISBEEI_LAST_OPERATION || !desc->routes[i].handler) return FRISBEE_INVALID;
@@ -8213,15 +8740,13 @@ typedef struct frisbeei_wait {
     bool done;
 } frisbeei_wait;
 
-static void frisbeei_wait_done(frisbee_pool *pool, frisbee_call_id call, const frisbee_outcome *outcome, void *user) {
-    frisbeei_wait *wait = (frisbeei_wait *)user;
-    (void)call;
-    wait->outcome = *outcome;
+static void frisbeei_wait_keep(frisbee_pool *pool, frisbeei_wait *wait, const void *data, uint32_t length) {
     wait->done = true;
     wait->outcome.data = NULL;
-    if (outcome->length == 0) return;
-    if (outcome->length > pool->wait_room) {
-        const uint32_t room = pool->fixed ? pool->desc.max_packet : outcome->length;
+    wait->outcome.length = length;
+    if (length == 0) return;
+    if (length > pool->wait_room) {
+        const uint32_t room = pool->fixed ? pool->desc.max_packet : length;
         uint8_t *moved = (uint8_t *)frisbeei_allocate(pool, room);
         if (!moved) {
             wait->outcome.result = FRISBEE_NO_MEMORY;
@@ -8232,8 +8757,15 @@ static void frisbeei_wait_done(frisbee_pool *pool, frisbee_call_id call, const f
         pool->wait_data = moved;
         pool->wait_room = room;
     }
-    memcpy(pool->wait_data, outcome->data, outcome->length);
+    memcpy(pool->wait_data, data, length);
     wait->outcome.data = pool->wait_data;
+}
+
+static void frisbeei_wait_done(frisbee_pool *pool, frisbee_call_id call, const frisbee_outcome *outcome, void *user) {
+    frisbeei_wait *wait = (frisbeei_wait *)user;
+    (void)call;
+    wait->outcome = *outcome;
+    frisbeei_wait_keep(pool, wait, outcome->data, outcome->length);
 }
 
 // Starts a call after a look at what has happened since the last poll; between sessions, when the next one is open.
@@ -8776,6 +9308,1923 @@ FRISBEE_API frisbee_conn frisbee_stream_conn(frisbee_pool *pool, frisbee_stream 
 FRISBEE_API uint16_t frisbee_stream_number(frisbee_pool *pool, frisbee_stream handle) {
     (void)pool, (void)handle;
     return 0;
+}
+#endif
+
+// >>encoding: polyglot values, one behind the other
+
+#if FRISBEEI_RPC
+
+enum {
+    FRISBEEI_DEPTH = 64,      // of messages in messages
+    FRISBEEI_NUMBER_MAX = 11, // bytes of the longest number with its kind
+    FRISBEEI_ARENA_FIRST = 4096,
+    FRISBEEI_ARENA_LARGEST = 65536
+};
+
+FRISBEE_API frisbee_string frisbee_string_of(const char *text) {
+    frisbee_string string;
+    string.data = text;
+    string.length = text ? (uint32_t)strlen(text) : 0;
+    return string;
+}
+
+FRISBEE_API bool frisbee_string_is(frisbee_string string, const char *text) {
+    const size_t length = text ? strlen(text) : 0;
+    return string.length == length && (length == 0 || memcmp(string.data, text, length) == 0);
+}
+
+FRISBEE_API void frisbee_encoder_begin(frisbee_encoder *encoder, void *data, size_t room) {
+    encoder->data = (uint8_t *)data;
+    encoder->room = data ? room : 0;
+    encoder->length = 0;
+    encoder->result = FRISBEE_OK;
+    encoder->depth = 0;
+}
+
+static FRISBEEI_COLD void frisbeei_encoder_full(frisbee_encoder *encoder, size_t size) {
+    if (encoder->result == FRISBEE_OK && encoder->data) encoder->result = FRISBEE_TOO_LARGE;
+    encoder->length = size > (size_t)-1 - encoder->length ? (size_t)-1 : encoder->length + size;
+}
+
+static void frisbeei_encoder_invalid(frisbee_encoder *encoder) {
+    if (encoder->result == FRISBEE_OK || encoder->result == FRISBEE_TOO_LARGE) encoder->result = FRISBEE_INVALID;
+}
+
+// Room for so many bytes, which count in any case. NULL: they do not fit.
+static inline uint8_t *frisbeei_encoder_take(frisbee_encoder *encoder, size_t size) {
+    const size_t at = encoder->length;
+    if (FRISBEEI_LIKELY(at <= encoder->room && encoder->room - at >= size)) {
+        encoder->length = at + size;
+        return encoder->data ? encoder->data + at : NULL;
+    }
+    frisbeei_encoder_full(encoder, size);
+    return NULL;
+}
+
+static inline void frisbeei_put_byte(frisbee_encoder *encoder, frisbee_kind kind, uint8_t value) {
+    uint8_t *at = frisbeei_encoder_take(encoder, 2);
+    if (!at) return;
+    at[0] = (uint8_t)kind;
+    at[1] = value;
+}
+
+static inline size_t frisbeei_varint_write(uint8_t *at, uint64_t value) {
+    size_t size = 0;
+    for (; value > 127; value >>= 7) at[size++] = (uint8_t)(value | 128);
+    at[size++] = (uint8_t)value;
+    return size;
+}
+
+static FRISBEEI_COLD void frisbeei_put_number_near(frisbee_encoder *encoder, frisbee_kind kind, uint64_t value) { // near the end of the room
+    uint8_t bytes[FRISBEEI_NUMBER_MAX], *at;
+    const size_t size = 1 + frisbeei_varint_write(bytes + 1, value);
+    bytes[0] = (uint8_t)kind;
+    at = frisbeei_encoder_take(encoder, size);
+    if (at) memcpy(at, bytes, size);
+}
+
+static inline void frisbeei_put_number(frisbee_encoder *encoder, frisbee_kind kind, uint64_t value) {
+    const size_t length = encoder->length;
+    if (FRISBEEI_LIKELY(length <= encoder->room && encoder->room - length >= FRISBEEI_NUMBER_MAX)) {
+        uint8_t *at = encoder->data + length;
+        at[0] = (uint8_t)kind;
+        if (FRISBEEI_LIKELY(value < 128)) {
+            at[1] = (uint8_t)value;
+            encoder->length = length + 2;
+        } else encoder->length = length + 1 + frisbeei_varint_write(at + 1, value);
+    } else frisbeei_put_number_near(encoder, kind, value);
+}
+
+static inline void frisbeei_put_signed(frisbee_encoder *encoder, frisbee_kind kind, int64_t value) { // zigzag: small numbers of either sign are short
+    frisbeei_put_number(encoder, kind, (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0));
+}
+
+static inline void frisbeei_put_data(frisbee_encoder *encoder, frisbee_kind kind, const void *data, uint32_t length) {
+    uint8_t *at = frisbeei_encoder_take(encoder, 1);
+    if (at) *at = (uint8_t)kind;
+    frisbeei_put_number(encoder, FRISBEE_KIND_U32, length);
+    if (length && !data) frisbeei_encoder_invalid(encoder);
+    at = frisbeei_encoder_take(encoder, length);
+    if (at && length && data) memcpy(at, data, length);
+}
+
+FRISBEE_API void frisbee_put_nil(frisbee_encoder *encoder) {
+    uint8_t *at = frisbeei_encoder_take(encoder, 1);
+    if (at) *at = FRISBEE_KIND_NIL;
+}
+
+FRISBEE_API void frisbee_put_bool(frisbee_encoder *encoder, bool value) { frisbeei_put_byte(encoder, FRISBEE_KIND_BOOL, value ? 1 : 0); }
+FRISBEE_API void frisbee_put_u8(frisbee_encoder *encoder, uint8_t value) { frisbeei_put_byte(encoder, FRISBEE_KIND_U8, value); }
+FRISBEE_API void frisbee_put_u16(frisbee_encoder *encoder, uint16_t value) { frisbeei_put_number(encoder, FRISBEE_KIND_U16, value); }
+FRISBEE_API void frisbee_put_u32(frisbee_encoder *encoder, uint32_t value) { frisbeei_put_number(encoder, FRISBEE_KIND_U32, value); }
+FRISBEE_API void frisbee_put_u64(frisbee_encoder *encoder, uint64_t value) { frisbeei_put_number(encoder, FRISBEE_KIND_U64, value); }
+FRISBEE_API void frisbee_put_i32(frisbee_encoder *encoder, int32_t value) { frisbeei_put_signed(encoder, FRISBEE_KIND_I32, value); }
+FRISBEE_API void frisbee_put_i64(frisbee_encoder *encoder, int64_t value) { frisbeei_put_signed(encoder, FRISBEE_KIND_I64, value); }
+
+FRISBEE_API void frisbee_put_f32(frisbee_encoder *encoder, float value) {
+    uint8_t *at = frisbeei_encoder_take(encoder, 5);
+    uint32_t bits;
+    if (!at) return;
+    memcpy(&bits, &value, sizeof bits);
+    at[0] = FRISBEE_KIND_F32;
+    frisbeei_put32(at + 1, bits);
+}
+
+FRISBEE_API void frisbee_put_f64(frisbee_encoder *encoder, double value) {
+    uint8_t *at = frisbeei_encoder_take(encoder, 9);
+    uint64_t bits;
+    if (!at) return;
+    memcpy(&bits, &value, sizeof bits);
+    at[0] = FRISBEE_KIND_F64;
+    frisbeei_put64(at + 1, bits);
+}
+
+FRISBEE_API void frisbee_put_string(frisbee_encoder *encoder, frisbee_string value) {
+    frisbeei_put_data(encoder, FRISBEE_KIND_STRING, value.data, value.length);
+}
+
+FRISBEE_API void frisbee_put_bytes(frisbee_encoder *encoder, frisbee_bytes value) {
+    frisbeei_put_data(encoder, FRISBEE_KIND_BYTES, value.data, value.length);
+}
+
+FRISBEE_API void frisbee_put_error(frisbee_encoder *encoder, frisbee_string text) {
+    uint8_t *at = frisbeei_encoder_take(encoder, 1);
+    if (at) *at = FRISBEE_KIND_ERROR;
+    frisbee_put_string(encoder, text);
+}
+
+FRISBEE_API void frisbee_put_slice(frisbee_encoder *encoder, frisbee_kind kind, uint32_t count) {
+    frisbeei_put_byte(encoder, FRISBEE_KIND_SLICE, (uint8_t)kind);
+    frisbee_put_u32(encoder, count);
+}
+
+FRISBEE_API void frisbee_put_map(frisbee_encoder *encoder, frisbee_kind key, frisbee_kind value, uint32_t count) {
+    frisbeei_put_byte(encoder, FRISBEE_KIND_MAP, (uint8_t)key);
+    {
+        uint8_t *at = frisbeei_encoder_take(encoder, 1);
+        if (at) *at = (uint8_t)value;
+    }
+    frisbee_put_u32(encoder, count);
+}
+
+// >>decoding: every read is checked against the end. After an error the decoder stands at its end, so that all that follows fails as well
+
+FRISBEE_API void frisbee_decoder_begin(frisbee_decoder *decoder, const void *data, size_t length) {
+    memset(decoder, 0, sizeof *decoder);
+    decoder->at = (const uint8_t *)data;
+    decoder->end = data ? decoder->at + length : NULL;
+    decoder->max_depth = FRISBEEI_DEPTH;
+    decoder->max_count = decoder->max_length = UINT32_MAX;
+}
+
+static FRISBEEI_COLD void frisbeei_decoder_fail(frisbee_decoder *decoder, frisbee_result result, const char *error) {
+    if (decoder->result == FRISBEE_OK) {
+        decoder->result = result;
+        decoder->error = error;
+    }
+    decoder->at = decoder->end;
+}
+
+static FRISBEEI_COLD void frisbeei_decoder_unexpected(frisbee_decoder *decoder, frisbee_kind kind) {
+    static const char *const expected[] = {"Nil was expected",    "a Slice was expected",  "a Map was expected",    "a message was expected",
+                                           "Bytes were expected", "a String was expected", "an Error was expected", "a Bool was expected",
+                                           "a Uint8 was expected", "a Uint16 was expected", "a Uint32 was expected", "a Uint64 was expected",
+                                           "an Int32 was expected", "an Int64 was expected", "a Float32 was expected", "a Float64 was expected"};
+    if (decoder->at == decoder->end) frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "the data end too early");
+    else frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, expected[kind & 15]);
+}
+
+static inline bool frisbeei_get_kind(frisbee_decoder *decoder, frisbee_kind kind) {
+    if (FRISBEEI_LIKELY(decoder->at != decoder->end && *decoder->at == (uint8_t)kind)) {
+        decoder->at++;
+        return true;
+    }
+    frisbeei_decoder_unexpected(decoder, kind);
+    return false;
+}
+
+static inline uint8_t frisbeei_get_byte(frisbee_decoder *decoder) {
+    if (FRISBEEI_LIKELY(decoder->at != decoder->end)) return *decoder->at++;
+    frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "the data end too early");
+    return 0;
+}
+
+// A varint of a type with `bits` bits. What does not fit it is an error; more bytes than needed are none.
+static uint64_t frisbeei_get_varint_long(frisbee_decoder *decoder, unsigned bits) {
+    const uint8_t *at = decoder->at;
+    uint64_t value = 0;
+    unsigned shift = 0;
+    for (; at != decoder->end; shift += 7, at++) {
+        const uint64_t part = *at & 127;
+        if (shift >= bits || (shift + 7 > bits && part >> (bits - shift))) {
+            frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "a number is out of its range");
+            return 0;
+        }
+        value |= part << shift;
+        if (*at < 128) {
+            decoder->at = at + 1;
+            return value;
+        }
+    }
+    frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "the data end too early");
+    return 0;
+}
+
+static inline uint64_t frisbeei_get_varint(frisbee_decoder *decoder, unsigned bits) {
+    if (FRISBEEI_LIKELY(decoder->at != decoder->end && *decoder->at < 128)) return *decoder->at++;
+    return frisbeei_get_varint_long(decoder, bits);
+}
+
+static inline uint64_t frisbeei_get_number(frisbee_decoder *decoder, frisbee_kind kind, unsigned bits) {
+    return frisbeei_get_kind(decoder, kind) ? frisbeei_get_varint(decoder, bits) : 0;
+}
+
+static inline int64_t frisbeei_get_signed(frisbee_decoder *decoder, frisbee_kind kind, unsigned bits) {
+    const uint64_t value = frisbeei_get_number(decoder, kind, bits);
+    const int64_t half = (int64_t)(value >> 1);
+    return value & 1 ? -half - 1 : half;
+}
+
+static const uint8_t *frisbeei_get_text(frisbee_decoder *decoder, frisbee_kind kind, uint32_t *length) {
+    const uint8_t *data;
+    *length = 0;
+    if (!frisbeei_get_kind(decoder, kind)) return NULL;
+    *length = (uint32_t)frisbeei_get_number(decoder, FRISBEE_KIND_U32, 32);
+    data = decoder->at;
+    if (FRISBEEI_LIKELY(*length <= (size_t)(decoder->end - data) && *length <= decoder->max_length)) {
+        decoder->at += *length;
+        return data;
+    }
+    if (*length > (size_t)(decoder->end - data)) frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "a length is larger than what follows");
+    else frisbeei_decoder_fail(decoder, FRISBEE_TOO_LARGE, "a string is longer than max_length");
+    *length = 0;
+    return NULL;
+}
+
+// A count of elements that have at least so many bytes each.
+static uint32_t frisbeei_get_count(frisbee_decoder *decoder, size_t least) {
+    const uint32_t count = frisbee_get_u32(decoder);
+    if (count > (size_t)(decoder->end - decoder->at) / least) {
+        frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "a count is larger than what follows");
+        return 0;
+    }
+    if (count > decoder->max_count) {
+        frisbeei_decoder_fail(decoder, FRISBEE_TOO_LARGE, "a count is larger than max_count");
+        return 0;
+    }
+    return count;
+}
+
+FRISBEE_API int frisbee_peek_kind(const frisbee_decoder *decoder) { return decoder->at == decoder->end ? -1 : *decoder->at; }
+
+FRISBEE_API bool frisbee_get_nil(frisbee_decoder *decoder) {
+    if (decoder->at == decoder->end || *decoder->at != FRISBEE_KIND_NIL) return false;
+    decoder->at++;
+    return true;
+}
+
+FRISBEE_API bool frisbee_get_error(frisbee_decoder *decoder, frisbee_string *text) {
+    const frisbee_string none = {NULL, 0};
+    if (text) *text = none;
+    if (decoder->at == decoder->end || *decoder->at != FRISBEE_KIND_ERROR) return false;
+    decoder->at++;
+    if (text) *text = frisbee_get_string(decoder);
+    else (void)frisbee_get_string(decoder);
+    return decoder->result == FRISBEE_OK;
+}
+
+FRISBEE_API bool frisbee_get_bool(frisbee_decoder *decoder) {
+    uint8_t value = 0;
+    if (frisbeei_get_kind(decoder, FRISBEE_KIND_BOOL)) value = frisbeei_get_byte(decoder);
+    if (value <= 1) return value == 1;
+    frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "a Bool is neither 0 nor 1");
+    return false;
+}
+
+FRISBEE_API uint8_t frisbee_get_u8(frisbee_decoder *decoder) {
+    return frisbeei_get_kind(decoder, FRISBEE_KIND_U8) ? frisbeei_get_byte(decoder) : 0;
+}
+
+FRISBEE_API uint16_t frisbee_get_u16(frisbee_decoder *decoder) { return (uint16_t)frisbeei_get_number(decoder, FRISBEE_KIND_U16, 16); }
+FRISBEE_API uint32_t frisbee_get_u32(frisbee_decoder *decoder) { return (uint32_t)frisbeei_get_number(decoder, FRISBEE_KIND_U32, 32); }
+FRISBEE_API uint64_t frisbee_get_u64(frisbee_decoder *decoder) { return frisbeei_get_number(decoder, FRISBEE_KIND_U64, 64); }
+FRISBEE_API int32_t frisbee_get_i32(frisbee_decoder *decoder) { return (int32_t)frisbeei_get_signed(decoder, FRISBEE_KIND_I32, 32); }
+FRISBEE_API int64_t frisbee_get_i64(frisbee_decoder *decoder) { return frisbeei_get_signed(decoder, FRISBEE_KIND_I64, 64); }
+
+static const uint8_t *frisbeei_get_fixed(frisbee_decoder *decoder, frisbee_kind kind, size_t size) {
+    const uint8_t *at;
+    if (!frisbeei_get_kind(decoder, kind)) return NULL;
+    at = decoder->at;
+    if ((size_t)(decoder->end - at) < size) {
+        frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "the data end too early");
+        return NULL;
+    }
+    decoder->at += size;
+    return at;
+}
+
+FRISBEE_API float frisbee_get_f32(frisbee_decoder *decoder) {
+    const uint8_t *at = frisbeei_get_fixed(decoder, FRISBEE_KIND_F32, 4);
+    const uint32_t bits = at ? frisbeei_get32(at) : 0;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+FRISBEE_API double frisbee_get_f64(frisbee_decoder *decoder) {
+    const uint8_t *at = frisbeei_get_fixed(decoder, FRISBEE_KIND_F64, 8);
+    const uint64_t bits = at ? (uint64_t)frisbeei_get32(at) << 32 | frisbeei_get32(at + 4) : 0;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+FRISBEE_API frisbee_string frisbee_get_string(frisbee_decoder *decoder) {
+    frisbee_string value;
+    value.data = (const char *)frisbeei_get_text(decoder, FRISBEE_KIND_STRING, &value.length);
+    return value;
+}
+
+FRISBEE_API frisbee_bytes frisbee_get_bytes(frisbee_decoder *decoder) {
+    frisbee_bytes value;
+    value.data = frisbeei_get_text(decoder, FRISBEE_KIND_BYTES, &value.length);
+    return value;
+}
+
+FRISBEE_API uint32_t frisbee_get_slice(frisbee_decoder *decoder, frisbee_kind kind) {
+    if (!frisbeei_get_kind(decoder, FRISBEE_KIND_SLICE)) return 0;
+    if (frisbeei_get_byte(decoder) != (uint8_t)kind) {
+        frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "a Slice has elements of another kind");
+        return 0;
+    }
+    return frisbeei_get_count(decoder, 1);
+}
+
+FRISBEE_API uint32_t frisbee_get_map(frisbee_decoder *decoder, frisbee_kind key, frisbee_kind value) {
+    if (!frisbeei_get_kind(decoder, FRISBEE_KIND_MAP)) return 0;
+    if (frisbeei_get_byte(decoder) != (uint8_t)key || frisbeei_get_byte(decoder) != (uint8_t)value) {
+        frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "a Map has keys or values of another kind");
+        return 0;
+    }
+    return frisbeei_get_count(decoder, 2);
+}
+
+// >>arenas
+
+typedef struct frisbeei_arena_block {
+    struct frisbeei_arena_block *next; // the one before
+    size_t size;
+} frisbeei_arena_block;
+
+FRISBEE_API void frisbee_arena_begin(frisbee_arena *arena, void *block, size_t size) {
+    memset(arena, 0, sizeof *arena);
+    arena->data = (uint8_t *)block;
+    arena->room = block ? size : 0;
+}
+
+// A pool's arena is a chain of blocks, each larger than the one before; the newest is `data`, with the link at its start.
+static bool frisbeei_arena_more(frisbee_arena *arena, size_t size) {
+    const size_t link = frisbeei_rounded(sizeof(frisbeei_arena_block));
+    const size_t left = arena->limit - arena->total;
+    size_t wanted = frisbeei_least(arena->total, FRISBEEI_ARENA_LARGEST);
+    frisbeei_arena_block *block;
+    if (wanted < FRISBEEI_ARENA_FIRST) wanted = FRISBEEI_ARENA_FIRST;
+    if (!arena->pool || left < link + 16 || size > left - link - 16) return false;
+    if (wanted < link + size + 16) wanted = link + size + 16;
+    if (wanted > left) wanted = left;
+    block = (frisbeei_arena_block *)frisbeei_heap_take(arena->pool, wanted);
+    if (!block && wanted > link + size + 16) block = (frisbeei_arena_block *)frisbeei_heap_take(arena->pool, wanted = link + size + 16);
+    if (!block) return false;
+    block->next = (frisbeei_arena_block *)(void *)arena->data;
+    block->size = wanted;
+    arena->data = (uint8_t *)block;
+    arena->room = wanted;
+    arena->used = link;
+    arena->total += wanted;
+    return true;
+}
+
+FRISBEE_API void *frisbee_arena_take(frisbee_arena *arena, size_t size) {
+    const size_t align = 2 * sizeof(void *);
+    for (;;) {
+        const size_t skip = (align - ((uintptr_t)arena->data + arena->used) % align) % align;
+        const size_t left = arena->room - arena->used;
+        if (arena->data && skip <= left && size <= left - skip) {
+            uint8_t *taken = arena->data + arena->used + skip;
+            arena->used += skip + size;
+            return taken;
+        }
+        if (!frisbeei_arena_more(arena, size)) return NULL;
+    }
+}
+
+// Gives all blocks of a pool's arena back, but one that is worth keeping.
+static void frisbeei_arena_empty(frisbee_pool *pool, frisbee_arena *arena, bool keep) {
+    frisbeei_arena_block *block = (frisbeei_arena_block *)(void *)arena->data;
+    while (block && (!keep || block->next || block->size > FRISBEEI_ARENA_LARGEST || pool->fixed)) {
+        frisbeei_arena_block *next = block->next;
+        frisbeei_heap_give(pool, block, block->size);
+        block = next;
+    }
+    arena->data = (uint8_t *)block;
+    arena->room = arena->total = block ? block->size : 0;
+    arena->used = block ? frisbeei_rounded(sizeof *block) : 0;
+    arena->pool = pool;
+    arena->limit = pool->desc.max_decoded;
+}
+
+FRISBEE_API frisbee_arena *frisbee_pool_arena(frisbee_pool *pool) {
+    if (!pool) return NULL;
+    frisbeei_arena_empty(pool, &pool->lent, true);
+    return &pool->lent;
+}
+
+// >>messages: structs by their tables
+
+static size_t frisbeei_kind_size(const frisbee_field *field) { // of an element
+    switch ((frisbee_kind)field->kind) {
+    case FRISBEE_KIND_ANY: return field->type->size;
+    case FRISBEE_KIND_BYTES:
+    case FRISBEE_KIND_STRING: return sizeof(frisbee_string);
+    case FRISBEE_KIND_BOOL: return sizeof(bool);
+    case FRISBEE_KIND_U8: return 1;
+    case FRISBEE_KIND_U16: return 2;
+    case FRISBEE_KIND_U32:
+    case FRISBEE_KIND_I32:
+    case FRISBEE_KIND_F32: return 4;
+    case FRISBEE_KIND_U64:
+    case FRISBEE_KIND_I64:
+    case FRISBEE_KIND_F64: return 8;
+    case FRISBEE_KIND_NIL:
+    case FRISBEE_KIND_SLICE:
+    case FRISBEE_KIND_MAP:
+    case FRISBEE_KIND_ERROR: break;
+    }
+    return 0;
+}
+
+static const void *frisbeei_pointer(const void *at) {
+    const void *pointer;
+    memcpy(&pointer, at, sizeof pointer);
+    return pointer;
+}
+
+static uint32_t frisbeei_field_count(const frisbee_field *field, const uint8_t *message) {
+    return *(const uint32_t *)(const void *)(message + field->count);
+}
+
+static bool frisbeei_enum_place(const frisbee_enum *values, int32_t number, uint32_t *place) {
+    if (values->dense) {
+        *place = (uint32_t)number;
+        return true;
+    }
+    for (*place = 0; *place < values->count; ++*place)
+        if (values->values[*place].number == number) return true;
+    return false;
+}
+
+static bool frisbeei_enum_number(const frisbee_enum *values, uint32_t place, int32_t *number) {
+    if (values->dense) {
+        *number = (int32_t)(place & INT32_MAX);
+        return place <= INT32_MAX || (*number = (int32_t)((int64_t)place - ((int64_t)1 << 32)), true);
+    }
+    *number = place < values->count ? values->values[place].number : 0;
+    return place < values->count;
+}
+
+// How many members a oneof has, from its first one on.
+static uint32_t frisbeei_choice_count(const frisbee_type *type, uint32_t first) {
+    uint32_t end = first + 1;
+    while (end < type->field_count && type->fields[end].shape == FRISBEE_SHAPE_CHOICE && type->fields[end].count == type->fields[first].count) end++;
+    return end - first;
+}
+
+static const frisbee_field *frisbeei_choice_find(const frisbee_type *type, uint32_t first, uint32_t number) {
+    const uint32_t count = frisbeei_choice_count(type, first);
+    uint32_t i;
+    for (i = 0; i < count; i++)
+        if (type->fields[first + i].number == number) return &type->fields[first + i];
+    return NULL;
+}
+
+// `at` is the value itself; of a message, its struct.
+static void frisbeei_put_value(frisbee_encoder *encoder, const frisbee_field *field, const void *at) {
+    uint32_t place = 0;
+    switch ((frisbee_kind)field->kind) {
+    case FRISBEE_KIND_ANY: frisbee_put_message(encoder, field->type, at); return;
+    case FRISBEE_KIND_BYTES: frisbee_put_bytes(encoder, *(const frisbee_bytes *)at); return;
+    case FRISBEE_KIND_STRING: frisbee_put_string(encoder, *(const frisbee_string *)at); return;
+    case FRISBEE_KIND_BOOL: frisbee_put_bool(encoder, *(const bool *)at); return;
+    case FRISBEE_KIND_U8: frisbee_put_u8(encoder, *(const uint8_t *)at); return;
+    case FRISBEE_KIND_U16: frisbee_put_u16(encoder, *(const uint16_t *)at); return;
+    case FRISBEE_KIND_U32:
+        if (!field->values) place = *(const uint32_t *)at;
+        else if (!frisbeei_enum_place(field->values, *(const int32_t *)at, &place)) break;
+        frisbee_put_u32(encoder, place);
+        return;
+    case FRISBEE_KIND_U64: frisbee_put_u64(encoder, *(const uint64_t *)at); return;
+    case FRISBEE_KIND_I32: frisbee_put_i32(encoder, *(const int32_t *)at); return;
+    case FRISBEE_KIND_I64: frisbee_put_i64(encoder, *(const int64_t *)at); return;
+    case FRISBEE_KIND_F32: frisbee_put_f32(encoder, *(const float *)at); return;
+    case FRISBEE_KIND_F64: frisbee_put_f64(encoder, *(const double *)at); return;
+    case FRISBEE_KIND_NIL:
+    case FRISBEE_KIND_SLICE:
+    case FRISBEE_KIND_MAP:
+    case FRISBEE_KIND_ERROR: break;
+    }
+    frisbeei_encoder_invalid(encoder);
+}
+
+// A single value in a struct: of a message there is a pointer.
+static void frisbeei_put_single(frisbee_encoder *encoder, const frisbee_field *field, const uint8_t *at) {
+    frisbeei_put_value(encoder, field, field->kind == FRISBEE_KIND_ANY ? frisbeei_pointer(at) : at);
+}
+
+// The elements of a slice, or the entries of a map.
+static const uint8_t *frisbeei_elements(frisbee_encoder *encoder, const frisbee_field *field, const uint8_t *message, uint32_t *count) {
+    const uint8_t *elements = (const uint8_t *)frisbeei_pointer(message + field->offset);
+    *count = frisbeei_field_count(field, message);
+    if (*count == 0 || elements) return elements;
+    *count = 0;
+    frisbeei_encoder_invalid(encoder);
+    return NULL;
+}
+
+static void frisbeei_put_many(frisbee_encoder *encoder, const frisbee_field *field, const uint8_t *message) {
+    const size_t size = frisbeei_kind_size(field);
+    uint32_t count, i;
+    const uint8_t *at = frisbeei_elements(encoder, field, message, &count);
+    frisbee_put_slice(encoder, (frisbee_kind)field->kind, count);
+    for (i = 0; i < count; i++, at += size) frisbeei_put_value(encoder, field, at);
+}
+
+static void frisbeei_put_entries(frisbee_encoder *encoder, const frisbee_field *field, const uint8_t *message) {
+    const frisbee_field *key = &field->type->fields[0], *value = &field->type->fields[1];
+    uint32_t count, i;
+    const uint8_t *at = frisbeei_elements(encoder, field, message, &count);
+    frisbee_put_map(encoder, (frisbee_kind)key->kind, (frisbee_kind)value->kind, count);
+    for (i = 0; i < count; i++, at += field->type->size) {
+        frisbeei_put_value(encoder, key, at + key->offset);
+        frisbeei_put_single(encoder, value, at + value->offset);
+    }
+}
+
+static void frisbeei_put_choice(frisbee_encoder *encoder, const frisbee_type *type, uint32_t first, const uint8_t *message) {
+    const uint32_t number = frisbeei_field_count(&type->fields[first], message);
+    const frisbee_field *field = frisbeei_choice_find(type, first, number);
+    if (number && field) {
+        frisbee_put_u32(encoder, number);
+        frisbeei_put_single(encoder, field, message + field->offset);
+        return;
+    }
+    if (number) frisbeei_encoder_invalid(encoder);
+    frisbee_put_nil(encoder);
+}
+
+FRISBEE_API void frisbee_put_message(frisbee_encoder *encoder, const frisbee_type *type, const void *message) {
+    const uint8_t *at = (const uint8_t *)message;
+    uint32_t i;
+    if (!at) {
+        frisbee_put_nil(encoder);
+        return;
+    }
+    if (encoder->depth >= FRISBEEI_DEPTH) {
+        frisbeei_encoder_invalid(encoder);
+        return;
+    }
+    encoder->depth++;
+    frisbee_put_u8(encoder, 0); // fRPC's flags
+    for (i = 0; i < type->field_count; i++) {
+        const frisbee_field *field = &type->fields[i];
+        switch ((frisbee_shape)field->shape) {
+        case FRISBEE_SHAPE_ONE: frisbeei_put_single(encoder, field, at + field->offset); break;
+        case FRISBEE_SHAPE_MANY: frisbeei_put_many(encoder, field, at); break;
+        case FRISBEE_SHAPE_MAP: frisbeei_put_entries(encoder, field, at); break;
+        case FRISBEE_SHAPE_OPTIONAL:
+            if (*(const bool *)(at + field->count)) frisbeei_put_value(encoder, field, at + field->offset);
+            else frisbee_put_nil(encoder);
+            break;
+        case FRISBEE_SHAPE_CHOICE:
+            frisbeei_put_choice(encoder, type, i, at);
+            i += frisbeei_choice_count(type, i) - 1;
+            break;
+        }
+    }
+    encoder->depth--;
+}
+
+static void *frisbeei_decoder_take(frisbee_decoder *decoder, frisbee_arena *arena, size_t count, size_t size) {
+    void *taken = size && count > (size_t)-1 / size ? NULL : frisbee_arena_take(arena, count * size);
+    if (!taken) frisbeei_decoder_fail(decoder, FRISBEE_NO_MEMORY, "the arena is used up");
+    return taken;
+}
+
+static void frisbeei_get_fields(frisbee_decoder *decoder, const frisbee_type *type, uint8_t *message, frisbee_arena *arena);
+
+// Into cleared memory. `at` is the value itself; of a message, its struct.
+static void frisbeei_get_value(frisbee_decoder *decoder, const frisbee_field *field, void *at, frisbee_arena *arena) {
+    switch ((frisbee_kind)field->kind) {
+    case FRISBEE_KIND_ANY:
+        if (!frisbee_get_nil(decoder)) frisbeei_get_fields(decoder, field->type, (uint8_t *)at, arena);
+        return;
+    case FRISBEE_KIND_BYTES: *(frisbee_bytes *)at = frisbee_get_bytes(decoder); return;
+    case FRISBEE_KIND_STRING: *(frisbee_string *)at = frisbee_get_string(decoder); return;
+    case FRISBEE_KIND_BOOL: *(bool *)at = frisbee_get_bool(decoder); return;
+    case FRISBEE_KIND_U8: *(uint8_t *)at = frisbee_get_u8(decoder); return;
+    case FRISBEE_KIND_U16: *(uint16_t *)at = frisbee_get_u16(decoder); return;
+    case FRISBEE_KIND_U32:
+        if (!field->values) *(uint32_t *)at = frisbee_get_u32(decoder);
+        else if (!frisbeei_enum_number(field->values, frisbee_get_u32(decoder), (int32_t *)at))
+            frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "an enum has no such value");
+        return;
+    case FRISBEE_KIND_U64: *(uint64_t *)at = frisbee_get_u64(decoder); return;
+    case FRISBEE_KIND_I32: *(int32_t *)at = frisbee_get_i32(decoder); return;
+    case FRISBEE_KIND_I64: *(int64_t *)at = frisbee_get_i64(decoder); return;
+    case FRISBEE_KIND_F32: *(float *)at = frisbee_get_f32(decoder); return;
+    case FRISBEE_KIND_F64: *(double *)at = frisbee_get_f64(decoder); return;
+    case FRISBEE_KIND_NIL:
+    case FRISBEE_KIND_SLICE:
+    case FRISBEE_KIND_MAP:
+    case FRISBEE_KIND_ERROR: break;
+    }
+    frisbeei_decoder_fail(decoder, FRISBEE_INVALID, "a table has a field of no kind");
+}
+
+// A single value of a struct: of a message there is a pointer, which stays NULL for Nil.
+static void frisbeei_get_single(frisbee_decoder *decoder, const frisbee_field *field, uint8_t *at, frisbee_arena *arena) {
+    void *message;
+    if (field->kind != FRISBEE_KIND_ANY) {
+        frisbeei_get_value(decoder, field, at, arena);
+        return;
+    }
+    if (frisbee_get_nil(decoder) || decoder->at == decoder->end) {
+        if (decoder->at == decoder->end && decoder->end[-1] != FRISBEE_KIND_NIL) frisbeei_decoder_unexpected(decoder, FRISBEE_KIND_ANY);
+        return;
+    }
+    message = frisbeei_decoder_take(decoder, arena, 1, field->type->size);
+    if (!message) return;
+    memset(message, 0, field->type->size);
+    memcpy(at, &message, sizeof message);
+    frisbeei_get_fields(decoder, field->type, (uint8_t *)message, arena);
+}
+
+static void frisbeei_get_many(frisbee_decoder *decoder, const frisbee_field *field, uint8_t *message, frisbee_arena *arena) {
+    const size_t size = frisbeei_kind_size(field);
+    const uint32_t count = frisbee_get_nil(decoder) ? 0 : frisbee_get_slice(decoder, (frisbee_kind)field->kind);
+    uint8_t *elements;
+    uint32_t i;
+    if (count == 0) return;
+    elements = (uint8_t *)frisbeei_decoder_take(decoder, arena, count, size);
+    if (!elements) return;
+    if (field->kind == FRISBEE_KIND_ANY) memset(elements, 0, count * size);
+    for (i = 0; i < count && decoder->result == FRISBEE_OK; i++) frisbeei_get_value(decoder, field, elements + i * size, arena);
+    memcpy(message + field->offset, &elements, sizeof elements);
+    *(uint32_t *)(void *)(message + field->count) = count;
+}
+
+static void frisbeei_get_entries(frisbee_decoder *decoder, const frisbee_field *field, uint8_t *message, frisbee_arena *arena) {
+    const frisbee_field *key = &field->type->fields[0], *value = &field->type->fields[1];
+    const size_t size = field->type->size;
+    const uint32_t count = frisbee_get_nil(decoder) ? 0 : frisbee_get_map(decoder, (frisbee_kind)key->kind, (frisbee_kind)value->kind);
+    uint8_t *entries;
+    uint32_t i;
+    if (count == 0) return;
+    entries = (uint8_t *)frisbeei_decoder_take(decoder, arena, count, size);
+    if (!entries) return;
+    memset(entries, 0, count * size);
+    for (i = 0; i < count && decoder->result == FRISBEE_OK; i++) {
+        frisbeei_get_value(decoder, key, entries + i * size + key->offset, arena);
+        frisbeei_get_single(decoder, value, entries + i * size + value->offset, arena);
+    }
+    memcpy(message + field->offset, &entries, sizeof entries);
+    *(uint32_t *)(void *)(message + field->count) = count;
+}
+
+static void frisbeei_get_choice(frisbee_decoder *decoder, const frisbee_type *type, uint32_t first, uint8_t *message, frisbee_arena *arena) {
+    const frisbee_field *field;
+    uint32_t number;
+    if (frisbee_get_nil(decoder)) return;
+    number = frisbee_get_u32(decoder);
+    if (decoder->result != FRISBEE_OK) return;
+    field = frisbeei_choice_find(type, first, number);
+    if (!field) {
+        frisbeei_decoder_fail(decoder, FRISBEE_MALFORMED, "a oneof has no such member");
+        return;
+    }
+    *(uint32_t *)(void *)(message + field->count) = number;
+    frisbeei_get_single(decoder, field, message + field->offset, arena);
+}
+
+static void frisbeei_get_field(frisbee_decoder *decoder, const frisbee_type *type, uint32_t *i, uint8_t *message, frisbee_arena *arena) {
+    const frisbee_field *field = &type->fields[*i];
+    switch ((frisbee_shape)field->shape) {
+    case FRISBEE_SHAPE_ONE: frisbeei_get_single(decoder, field, message + field->offset, arena); break;
+    case FRISBEE_SHAPE_MANY: frisbeei_get_many(decoder, field, message, arena); break;
+    case FRISBEE_SHAPE_MAP: frisbeei_get_entries(decoder, field, message, arena); break;
+    case FRISBEE_SHAPE_OPTIONAL:
+        if (frisbee_get_nil(decoder)) break;
+        *(bool *)(message + field->count) = true;
+        frisbeei_get_value(decoder, field, message + field->offset, arena);
+        break;
+    case FRISBEE_SHAPE_CHOICE:
+        frisbeei_get_choice(decoder, type, *i, message, arena);
+        *i += frisbeei_choice_count(type, *i) - 1;
+        break;
+    }
+    if (decoder->result != FRISBEE_OK && !decoder->field) decoder->field = field->name;
+}
+
+static void frisbeei_get_fields(frisbee_decoder *decoder, const frisbee_type *type, uint8_t *message, frisbee_arena *arena) {
+    uint32_t i;
+    if (decoder->depth >= decoder->max_depth) {
+        frisbeei_decoder_fail(decoder, FRISBEE_TOO_LARGE, "messages are nested deeper than max_depth");
+        return;
+    }
+    decoder->depth++;
+    if (frisbee_peek_kind(decoder) == FRISBEE_KIND_U8) (void)frisbee_get_u8(decoder); // fRPC's flags
+    else frisbeei_decoder_unexpected(decoder, FRISBEE_KIND_ANY);
+    for (i = 0; i < type->field_count && decoder->result == FRISBEE_OK; i++) frisbeei_get_field(decoder, type, &i, message, arena);
+    decoder->depth--;
+}
+
+FRISBEE_API void frisbee_get_message(frisbee_decoder *decoder, const frisbee_type *type, void *message, frisbee_arena *arena) {
+    memset(message, 0, type->size);
+    if (frisbee_get_nil(decoder)) return;
+    if (frisbee_peek_kind(decoder) == FRISBEE_KIND_ERROR) frisbeei_decoder_fail(decoder, FRISBEE_FAILED, "an Error is there instead");
+    else frisbeei_get_fields(decoder, type, (uint8_t *)message, arena);
+    if (decoder->result != FRISBEE_OK) memset(message, 0, type->size);
+}
+
+FRISBEE_API frisbee_result frisbee_message_encode(const frisbee_type *type, const void *message, void *data, size_t room, size_t *length) {
+    frisbee_encoder encoder;
+    if (length) *length = 0;
+    if (!type || (room && !data)) return FRISBEE_INVALID;
+    frisbee_encoder_begin(&encoder, data, room);
+    frisbee_put_message(&encoder, type, message);
+    if (length) *length = encoder.length;
+    return encoder.result;
+}
+
+FRISBEE_API frisbee_result frisbee_message_decode(const frisbee_type *type, void *message, frisbee_arena *arena, const void *data, size_t length,
+                                                  const char **error) {
+    frisbee_decoder decoder;
+    if (error) *error = NULL;
+    if (!type || !message || !arena || (length && !data)) return FRISBEE_INVALID;
+    frisbee_decoder_begin(&decoder, data, length);
+    frisbee_get_message(&decoder, type, message, arena);
+    if (error) *error = decoder.error;
+    return decoder.result;
+}
+
+FRISBEE_API frisbee_result frisbee_message_copy(const frisbee_type *type, void *copy, const void *message, frisbee_arena *arena) {
+    size_t length;
+    frisbee_result result;
+    void *data;
+    if (!type || !copy || !message || !arena) return FRISBEE_INVALID;
+    result = frisbee_message_encode(type, message, NULL, 0, &length);
+    if (result != FRISBEE_OK) return result;
+    data = frisbee_arena_take(arena, length);
+    if (!data) return FRISBEE_NO_MEMORY;
+    result = frisbee_message_encode(type, message, data, length, &length);
+    return result == FRISBEE_OK ? frisbee_message_decode(type, copy, arena, data, length, NULL) : result;
+}
+
+// >>comparing
+
+static bool frisbeei_equal(const frisbee_type *type, const uint8_t *a, const uint8_t *b, uint32_t depth);
+
+static bool frisbeei_equal_value(const frisbee_field *field, const void *a, const void *b, uint32_t depth) {
+    const frisbee_string *s = (const frisbee_string *)a, *t = (const frisbee_string *)b;
+    const frisbee_bytes *x = (const frisbee_bytes *)a, *y = (const frisbee_bytes *)b;
+    switch ((frisbee_kind)field->kind) {
+    case FRISBEE_KIND_ANY: return frisbeei_equal(field->type, (const uint8_t *)a, (const uint8_t *)b, depth + 1);
+    case FRISBEE_KIND_STRING: return s->length == t->length && (s->length == 0 || memcmp(s->data, t->data, s->length) == 0);
+    case FRISBEE_KIND_BYTES: return x->length == y->length && (x->length == 0 || memcmp(x->data, y->data, x->length) == 0);
+    default: return memcmp(a, b, frisbeei_kind_size(field)) == 0;
+    }
+}
+
+static bool frisbeei_equal_single(const frisbee_field *field, const uint8_t *a, const uint8_t *b, uint32_t depth) {
+    if (field->kind != FRISBEE_KIND_ANY) return frisbeei_equal_value(field, a, b, depth);
+    a = (const uint8_t *)frisbeei_pointer(a);
+    b = (const uint8_t *)frisbeei_pointer(b);
+    return a && b ? frisbeei_equal_value(field, a, b, depth) : a == b;
+}
+
+static bool frisbeei_equal_many(const frisbee_field *field, const uint8_t *a, const uint8_t *b, uint32_t depth) {
+    const uint32_t count = frisbeei_field_count(field, a);
+    const size_t size = frisbeei_kind_size(field);
+    uint32_t i;
+    if (count != frisbeei_field_count(field, b)) return false;
+    a = (const uint8_t *)frisbeei_pointer(a + field->offset);
+    b = (const uint8_t *)frisbeei_pointer(b + field->offset);
+    for (i = 0; i < count; i++)
+        if (!frisbeei_equal_value(field, a + i * size, b + i * size, depth)) return false;
+    return true;
+}
+
+// The last entry with that key, which is the one that counts; NULL: none.
+static const uint8_t *frisbeei_entry_find(const frisbee_type *type, const uint8_t *entries, uint32_t count, const uint8_t *key, uint32_t depth) {
+    const frisbee_field *field = &type->fields[0];
+    while (count-- > 0)
+        if (frisbeei_equal_value(field, entries + count * type->size + field->offset, key, depth)) return entries + count * type->size;
+    return NULL;
+}
+
+// Does `b` have each entry of `a`?
+static bool frisbeei_entries_in(const frisbee_type *type, const uint8_t *a, uint32_t a_count, const uint8_t *b, uint32_t b_count, uint32_t depth) {
+    const frisbee_field *key = &type->fields[0], *value = &type->fields[1];
+    uint32_t i;
+    for (i = 0; i < a_count; i++) {
+        const uint8_t *mine = a + i * type->size, *other;
+        if (i < b_count && frisbeei_equal_value(key, mine + key->offset, b + i * type->size + key->offset, depth) && a_count == b_count &&
+            frisbeei_equal_single(value, mine + value->offset, b + i * type->size + value->offset, depth))
+            continue; // in the same place, as most are
+        mine = frisbeei_entry_find(type, a, a_count, mine + key->offset, depth);
+        other = frisbeei_entry_find(type, b, b_count, mine + key->offset, depth);
+        if (!other || !frisbeei_equal_single(value, mine + value->offset, other + value->offset, depth)) return false;
+    }
+    return true;
+}
+
+static bool frisbeei_equal_entries(const frisbee_field *field, const uint8_t *a, const uint8_t *b, uint32_t depth) {
+    const uint32_t a_count = frisbeei_field_count(field, a), b_count = frisbeei_field_count(field, b);
+    a = (const uint8_t *)frisbeei_pointer(a + field->offset);
+    b = (const uint8_t *)frisbeei_pointer(b + field->offset);
+    return frisbeei_entries_in(field->type, a, a_count, b, b_count, depth) && frisbeei_entries_in(field->type, b, b_count, a, a_count, depth);
+}
+
+static bool frisbeei_equal_choice(const frisbee_type *type, uint32_t first, const uint8_t *a, const uint8_t *b, uint32_t depth) {
+    const uint32_t number = frisbeei_field_count(&type->fields[first], a);
+    const frisbee_field *field = frisbeei_choice_find(type, first, number);
+    if (number != frisbeei_field_count(&type->fields[first], b)) return false;
+    return number == 0 || !field || frisbeei_equal_single(field, a + field->offset, b + field->offset, depth);
+}
+
+static bool frisbeei_equal(const frisbee_type *type, const uint8_t *a, const uint8_t *b, uint32_t depth) {
+    uint32_t i;
+    bool same = depth <= FRISBEEI_DEPTH; // deeper it could not be encoded either
+    for (i = 0; i < type->field_count && same; i++) {
+        const frisbee_field *field = &type->fields[i];
+        switch ((frisbee_shape)field->shape) {
+        case FRISBEE_SHAPE_ONE: same = frisbeei_equal_single(field, a + field->offset, b + field->offset, depth); break;
+        case FRISBEE_SHAPE_MANY: same = frisbeei_equal_many(field, a, b, depth); break;
+        case FRISBEE_SHAPE_MAP: same = frisbeei_equal_entries(field, a, b, depth); break;
+        case FRISBEE_SHAPE_OPTIONAL:
+            same = *(const bool *)(a + field->count) == *(const bool *)(b + field->count) &&
+                   (!*(const bool *)(a + field->count) || frisbeei_equal_value(field, a + field->offset, b + field->offset, depth));
+            break;
+        case FRISBEE_SHAPE_CHOICE:
+            same = frisbeei_equal_choice(type, i, a, b, depth);
+            i += frisbeei_choice_count(type, i) - 1;
+            break;
+        }
+    }
+    return same;
+}
+
+FRISBEE_API bool frisbee_message_equal(const frisbee_type *type, const void *a, const void *b) {
+    if (!type || !a || !b) return a == b;
+    return frisbeei_equal(type, (const uint8_t *)a, (const uint8_t *)b, 0);
+}
+
+// >>printing
+
+typedef struct frisbeei_text {
+    char *data;
+    size_t room, length;
+} frisbeei_text;
+
+static void frisbeei_text_add(frisbeei_text *text, const char *data, size_t length) {
+    if (text->length < text->room) memcpy(text->data + text->length, data, frisbeei_least(length, text->room - text->length));
+    text->length += length;
+}
+
+static void frisbeei_text_put(frisbeei_text *text, const char *string) { frisbeei_text_add(text, string, strlen(string)); }
+
+static void frisbeei_text_number(frisbeei_text *text, uint64_t value, bool negative) {
+    char digits[21];
+    size_t at = sizeof digits;
+    do digits[--at] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    if (negative) digits[--at] = '-';
+    frisbeei_text_add(text, digits + at, sizeof digits - at);
+}
+
+static void frisbeei_text_signed(frisbeei_text *text, int64_t value) {
+    frisbeei_text_number(text, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, value < 0);
+}
+
+static void frisbeei_text_float(frisbeei_text *text, double value, int digits) {
+    char number[40];
+    const int length = snprintf(number, sizeof number, "%.*g", digits, value);
+    if (length > 0) frisbeei_text_add(text, number, (size_t)length);
+}
+
+static void frisbeei_text_quoted(frisbeei_text *text, const void *data, uint32_t length, bool bytes) {
+    static const char hex[] = "0123456789abcdef";
+    const uint8_t *at = (const uint8_t *)data;
+    uint32_t i;
+    frisbeei_text_put(text, "\"");
+    for (i = 0; i < length; i++) {
+        const bool plain = at[i] >= 32 && at[i] != 127 && (at[i] < 128 || !bytes); // text may be UTF-8
+        char escaped[4] = {'\\', 'x', 0, 0};
+        escaped[2] = hex[at[i] >> 4];
+        escaped[3] = hex[at[i] & 15];
+        if (at[i] == '"' || at[i] == '\\') frisbeei_text_put(text, "\\");
+        if (plain) frisbeei_text_add(text, (const char *)at + i, 1);
+        else frisbeei_text_add(text, escaped, 4);
+    }
+    frisbeei_text_put(text, "\"");
+}
+
+static void frisbeei_text_enum(frisbeei_text *text, const frisbee_enum *values, int32_t number) {
+    uint32_t i;
+    for (i = 0; i < values->count; i++)
+        if (values->values[i].number == number) {
+            frisbeei_text_put(text, values->values[i].name);
+            return;
+        }
+    frisbeei_text_signed(text, number);
+}
+
+static void frisbeei_text_message(frisbeei_text *text, const frisbee_type *type, const uint8_t *message, uint32_t depth);
+
+static void frisbeei_text_value(frisbeei_text *text, const frisbee_field *field, const void *at, uint32_t depth) {
+    switch ((frisbee_kind)field->kind) {
+    case FRISBEE_KIND_ANY: frisbeei_text_message(text, field->type, (const uint8_t *)at, depth + 1); break;
+    case FRISBEE_KIND_BYTES: frisbeei_text_quoted(text, ((const frisbee_bytes *)at)->data, ((const frisbee_bytes *)at)->length, true); break;
+    case FRISBEE_KIND_STRING: frisbeei_text_quoted(text, ((const frisbee_string *)at)->data, ((const frisbee_string *)at)->length, false); break;
+    case FRISBEE_KIND_BOOL: frisbeei_text_put(text, *(const bool *)at ? "true" : "false"); break;
+    case FRISBEE_KIND_U8: frisbeei_text_number(text, *(const uint8_t *)at, false); break;
+    case FRISBEE_KIND_U16: frisbeei_text_number(text, *(const uint16_t *)at, false); break;
+    case FRISBEE_KIND_U32:
+        if (field->values) frisbeei_text_enum(text, field->values, *(const int32_t *)at);
+        else frisbeei_text_number(text, *(const uint32_t *)at, false);
+        break;
+    case FRISBEE_KIND_U64: frisbeei_text_number(text, *(const uint64_t *)at, false); break;
+    case FRISBEE_KIND_I32: frisbeei_text_signed(text, *(const int32_t *)at); break;
+    case FRISBEE_KIND_I64: frisbeei_text_signed(text, *(const int64_t *)at); break;
+    case FRISBEE_KIND_F32: frisbeei_text_float(text, (double)*(const float *)at, 9); break;
+    case FRISBEE_KIND_F64: frisbeei_text_float(text, *(const double *)at, 17); break;
+    case FRISBEE_KIND_NIL:
+    case FRISBEE_KIND_SLICE:
+    case FRISBEE_KIND_MAP:
+    case FRISBEE_KIND_ERROR: frisbeei_text_put(text, "?"); break;
+    }
+}
+
+static void frisbeei_text_single(frisbeei_text *text, const frisbee_field *field, const uint8_t *at, uint32_t depth) {
+    const void *value = field->kind == FRISBEE_KIND_ANY ? frisbeei_pointer(at) : at;
+    if (value) frisbeei_text_value(text, field, value, depth);
+    else frisbeei_text_put(text, "nil");
+}
+
+static void frisbeei_text_elements(frisbeei_text *text, const frisbee_field *field, const uint8_t *message, uint32_t depth) {
+    const bool map = field->shape == FRISBEE_SHAPE_MAP;
+    const size_t size = map ? field->type->size : frisbeei_kind_size(field);
+    const uint8_t *at = (const uint8_t *)frisbeei_pointer(message + field->offset);
+    const uint32_t count = at ? frisbeei_field_count(field, message) : 0;
+    uint32_t i;
+    frisbeei_text_put(text, map ? "{" : "[");
+    for (i = 0; i < count; i++, at += size) {
+        if (i) frisbeei_text_put(text, ", ");
+        if (map) {
+            frisbeei_text_value(text, &field->type->fields[0], at + field->type->fields[0].offset, depth);
+            frisbeei_text_put(text, ": ");
+            frisbeei_text_single(text, &field->type->fields[1], at + field->type->fields[1].offset, depth);
+        } else frisbeei_text_value(text, field, at, depth);
+    }
+    frisbeei_text_put(text, map ? "}" : "]");
+}
+
+// Is there something to print of a field? Not of optionals, messages and members of a oneof that are not set.
+static bool frisbeei_text_set(const frisbee_field *field, const uint8_t *message) {
+    switch ((frisbee_shape)field->shape) {
+    case FRISBEE_SHAPE_ONE: return field->kind != FRISBEE_KIND_ANY || frisbeei_pointer(message + field->offset);
+    case FRISBEE_SHAPE_OPTIONAL: return *(const bool *)(message + field->count);
+    case FRISBEE_SHAPE_CHOICE: return frisbeei_field_count(field, message) == field->number;
+    case FRISBEE_SHAPE_MANY:
+    case FRISBEE_SHAPE_MAP: break;
+    }
+    return true;
+}
+
+static void frisbeei_text_message(frisbeei_text *text, const frisbee_type *type, const uint8_t *message, uint32_t depth) {
+    const char *between = "";
+    uint32_t i;
+    frisbeei_text_put(text, type->name);
+    frisbeei_text_put(text, " {");
+    for (i = 0; i < type->field_count && depth < FRISBEEI_DEPTH; i++) {
+        const frisbee_field *field = &type->fields[i];
+        if (!frisbeei_text_set(field, message)) continue;
+        frisbeei_text_put(text, between);
+        frisbeei_text_put(text, field->name);
+        frisbeei_text_put(text, ": ");
+        if (field->shape == FRISBEE_SHAPE_MANY || field->shape == FRISBEE_SHAPE_MAP) frisbeei_text_elements(text, field, message, depth);
+        else frisbeei_text_single(text, field, message + field->offset, depth);
+        between = ", ";
+    }
+    if (depth >= FRISBEEI_DEPTH) frisbeei_text_put(text, "...");
+    frisbeei_text_put(text, "}");
+}
+
+FRISBEE_API size_t frisbee_message_print(const frisbee_type *type, const void *message, char *text, size_t room) {
+    frisbeei_text out;
+    out.data = text;
+    out.room = text ? room : 0;
+    out.length = 0;
+    if (type && message) frisbeei_text_message(&out, type, (const uint8_t *)message, 0);
+    else frisbeei_text_put(&out, "nil");
+    if (out.room) out.data[frisbeei_least(out.length, out.room - 1)] = 0;
+    return out.length;
+}
+
+// >>services: typed calls over calls and streams, section 14
+
+#define FRISBEEI_END "EOF" // the text of the Error that ends a direction of a streaming call
+
+static frisbee_rpc frisbeei_rpc_public(const frisbeei_rpc *record) {
+    frisbee_rpc rpc;
+    memset(&rpc, 0, sizeof rpc);
+    rpc.method = record->method;
+    rpc.origin.conn = record->conn;
+    rpc.stream = record->stream;
+    return rpc;
+}
+
+static bool frisbeei_rpc_streams_either(const frisbee_method *method) { return method->client_streams || method->server_streams; }
+
+static frisbeei_rpc *frisbeei_rpc_new(frisbee_pool *pool, frisbee_conn conn, const frisbee_method *method) {
+    frisbeei_rpc *record = (frisbeei_rpc *)frisbeei_heap_take(pool, sizeof *record);
+    if (!record) return NULL;
+    memset(record, 0, sizeof *record);
+    record->conn = conn;
+    record->method = method;
+    return record;
+}
+
+static void frisbeei_rpc_untimed(frisbee_pool *pool, frisbeei_rpc *record) {
+    frisbeei_conn *conn = record->timed ? frisbeei_find(pool, record->conn.id) : NULL;
+    if (!conn) return;
+    if (record->before) record->before->next = record->next;
+    else conn->patterns->timed = record->next;
+    if (record->next) record->next->before = record->before;
+    record->timed = false;
+}
+
+static void frisbeei_rpc_drop(frisbee_pool *pool, frisbeei_rpc *record) {
+    frisbeei_rpc_untimed(pool, record);
+    frisbeei_heap_give(pool, record->error, record->error_length);
+    frisbeei_heap_give(pool, record, sizeof *record);
+}
+
+// Encodes at the end of the connection's queue, where sending finds it in place.
+static frisbee_result frisbeei_rpc_encode(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_type *type, const void *message, const void **data,
+                                          size_t *length) {
+    const size_t most = frisbeei_least(conn->profile->desc.max_packet, conn->profile->desc.queue_limit - conn->header);
+    frisbee_encoder encoder;
+    size_t room = FRISBEEI_RPC_GUESS;
+    frisbee_result result = frisbeei_may_send(pool, conn);
+    if (result == FRISBEE_OK && pool->fixed) result = frisbee_message_encode(type, message, NULL, 0, &room);
+    if (result != FRISBEE_OK) return result;
+    for (;;) {
+        uint8_t *at = room <= most ? frisbeei_room(pool, conn, conn->header + room) : NULL;
+        if (!at && room > most) return FRISBEE_TOO_LARGE;
+        if (!at) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+        frisbeei_dirty(pool, conn); // room that is not used goes with the next flush
+        room = conn->out_tail->room - conn->out_tail->end - conn->header;
+        frisbee_encoder_begin(&encoder, at + conn->header, room);
+        frisbee_put_message(&encoder, type, message);
+        if (encoder.result != FRISBEE_TOO_LARGE) break;
+        room = encoder.length;
+    }
+    *data = encoder.data;
+    *length = encoder.length;
+    return encoder.length > most ? FRISBEE_TOO_LARGE : encoder.result;
+}
+
+// "field: what is wrong", in the arena if there is room.
+static frisbee_string frisbeei_rpc_complaint(frisbee_arena *arena, const frisbee_decoder *decoder) {
+    const size_t field = decoder->field ? strlen(decoder->field) + 2 : 0, error = strlen(decoder->error);
+    char *text = field ? (char *)frisbee_arena_take(arena, field + error) : NULL;
+    frisbee_string string = frisbee_string_of(decoder->error);
+    if (!text) return string;
+    memcpy(text, decoder->field, field - 2);
+    memcpy(text + field - 2, ": ", 2);
+    memcpy(text + field, decoder->error, error);
+    string.data = text;
+    string.length = (uint32_t)(field + error);
+    return string;
+}
+
+// Decodes into the emptied arena: the message too, if *message is NULL. FAILED: *error is the text of the Error that is there instead.
+static frisbee_result frisbeei_rpc_decode(frisbee_pool *pool, const frisbee_type *type, void **message, const void *data, size_t length,
+                                          frisbee_string *error) {
+    frisbee_decoder decoder;
+    frisbeei_arena_empty(pool, &pool->arena, true);
+    frisbee_decoder_begin(&decoder, data, length);
+    if (frisbee_get_error(&decoder, error)) return FRISBEE_FAILED;
+    if (decoder.result == FRISBEE_OK && !*message) *message = frisbeei_decoder_take(&decoder, &pool->arena, 1, type->size ? type->size : 1);
+    if (decoder.result == FRISBEE_OK) frisbee_get_message(&decoder, type, *message, &pool->arena);
+    if (decoder.result != FRISBEE_OK) *error = frisbeei_rpc_complaint(&pool->arena, &decoder);
+    return decoder.result;
+}
+
+static bool frisbeei_rpc_is_end(frisbee_string error) { return frisbee_string_is(error, FRISBEEI_END); }
+
+static size_t frisbeei_rpc_error(uint8_t *data, frisbee_string text) { // room for FRISBEEI_ERROR_MAX and FRISBEEI_NUMBER_MAX
+    frisbee_encoder encoder;
+    if (text.length > FRISBEEI_ERROR_MAX) text.length = FRISBEEI_ERROR_MAX;
+    frisbee_encoder_begin(&encoder, data, FRISBEEI_ERROR_MAX + FRISBEEI_NUMBER_MAX);
+    frisbee_put_error(&encoder, text);
+    return encoder.length;
+}
+
+static frisbee_result frisbeei_rpc_reply_error(frisbee_pool *pool, const frisbee_origin *origin, frisbee_string text) {
+    uint8_t data[FRISBEEI_ERROR_MAX + FRISBEEI_NUMBER_MAX];
+    return frisbee_reply(pool, origin, data, frisbeei_rpc_error(data, text));
+}
+
+// >>serving
+
+// A request for an operation that does not stream. An Error is never answered: two servers would answer each other for ever.
+static void frisbeei_rpc_request(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    const frisbeei_bound *bound = (const frisbeei_bound *)user;
+    frisbee_string error = {NULL, 0};
+    void *request = NULL;
+    frisbee_result result;
+    frisbee_rpc rpc;
+    memset(&rpc, 0, sizeof rpc);
+    rpc.method = bound->method;
+    rpc.origin = packet->from;
+    result = frisbeei_rpc_decode(pool, bound->method->request, &request, packet->data, packet->length, &error);
+    if (result == FRISBEE_FAILED) return;
+    if (frisbeei_rpc_streams_either(bound->method)) error = frisbee_string_of("this method streams");
+    if (error.length) (void)frisbeei_rpc_reply_error(pool, &packet->from, error);
+    else bound->method->serve(pool, &rpc, request, bound->served->functions, bound->served->user);
+    if (!pool->answered) (void)frisbeei_rpc_reply_error(pool, &packet->from, frisbee_string_of("the function of this method gave no answer"));
+    frisbeei_arena_empty(pool, &pool->arena, true);
+}
+
+static size_t frisbeei_rpc_unknown_text(char *text, uint32_t operation) {
+    static const char unknown[] = "unknown operation ";
+    frisbeei_text out;
+    out.data = text;
+    out.room = 32;
+    out.length = 0;
+    frisbeei_text_put(&out, unknown);
+    frisbeei_text_number(&out, operation, false);
+    return out.length;
+}
+
+// A request for an operation that a serving pool does not have.
+static void frisbeei_rpc_unknown(frisbee_pool *pool, const frisbee_packet *packet, void *user) {
+    char text[32];
+    frisbee_string error;
+    (void)user;
+    if (packet->length && *(const uint8_t *)packet->data == FRISBEE_KIND_ERROR) return;
+    error.data = text;
+    error.length = (uint32_t)frisbeei_rpc_unknown_text(text, packet->from.operation);
+    (void)frisbeei_rpc_reply_error(pool, &packet->from, error);
+}
+
+static const frisbeei_bound *frisbeei_bound_find(const frisbee_pool *pool, frisbee_conn handle, uint32_t operation) {
+    const frisbeei_conn *conn = frisbeei_find(pool, handle.id);
+    const frisbeei_on *on = conn && !conn->profile->desc.routes ? frisbeei_on_find(pool, operation) : NULL;
+    return on && on->handler == frisbeei_rpc_request ? (const frisbeei_bound *)on->user : NULL;
+}
+
+FRISBEE_API frisbee_result frisbee_serve(frisbee_pool *pool, const frisbee_service *service, const void *functions, const frisbee_rpc_events *events,
+                                         void *user) {
+    frisbeei_served *served;
+    size_t bytes;
+    uint32_t i, j;
+    if (!pool || !service || !functions || (service->method_count && !service->methods)) return FRISBEE_INVALID;
+    if (pool->ending) return FRISBEE_CLOSED;
+    for (i = 0; i < service->method_count; i++) {
+        const uint16_t operation = service->methods[i].operation;
+        const frisbeei_on *on = frisbeei_on_find(pool, operation);
+        if (operation < FRISBEEI_FIRST_OPERATION || operation > FRISBEEI_LAST_OPERATION || (on && on->handler)) return FRISBEE_INVALID;
+        for (j = 0; j < i; j++)
+            if (service->methods[j].operation == operation) return FRISBEE_INVALID;
+    }
+    bytes = sizeof *served + service->method_count * sizeof *served->bound;
+    served = (frisbeei_served *)frisbeei_heap_take(pool, bytes);
+    if (!served) return FRISBEE_NO_MEMORY;
+    served->service = service;
+    served->functions = functions;
+    served->events = events;
+    served->user = user;
+    served->bytes = bytes;
+    served->bound = (frisbeei_bound *)(void *)(served + 1);
+    for (i = 0; i < service->method_count; i++) {
+        served->bound[i].served = served;
+        served->bound[i].method = &service->methods[i];
+        if (frisbee_on(pool, service->methods[i].operation, frisbeei_rpc_request, &served->bound[i]) == FRISBEE_OK) continue;
+        while (i-- > 0) (void)frisbee_on(pool, service->methods[i].operation, NULL, NULL);
+        frisbeei_heap_give(pool, served, bytes);
+        return FRISBEE_NO_MEMORY;
+    }
+    for (i = 0; i < service->method_count; i++)
+        if (frisbeei_rpc_streams_either(&service->methods[i])) pool->serves_streams = true;
+    served->next = pool->services;
+    pool->services = served;
+    return FRISBEE_OK;
+}
+
+// >>streaming calls, on both sides
+
+static frisbeei_rpc *frisbeei_rpc_find(frisbee_pool *pool, const frisbee_rpc *rpc, bool server) {
+    frisbeei_rpc *record = rpc->stream.id ? (frisbeei_rpc *)frisbee_stream_user(pool, rpc->stream) : NULL;
+    return record && record->server == server ? record : NULL;
+}
+
+static frisbee_result frisbeei_rpc_stream_send(frisbee_pool *pool, const frisbeei_rpc *record, const frisbee_type *type, const void *message) {
+    frisbeei_conn *conn = frisbeei_find(pool, record->conn.id);
+    const void *data = NULL;
+    size_t length = 0;
+    frisbee_result result = conn ? frisbeei_rpc_encode(pool, conn, type, message, &data, &length) : FRISBEE_CLOSED;
+    return result == FRISBEE_OK ? frisbee_stream_send(pool, record->stream, data, length) : result;
+}
+
+// Sends an error, if one waits, and the end. What finds no room waits for on_writable; where nothing helps, the stream is closed.
+static frisbee_result frisbeei_rpc_end(frisbee_pool *pool, frisbeei_rpc *record) {
+    uint8_t data[FRISBEEI_ERROR_MAX + FRISBEEI_NUMBER_MAX];
+    frisbee_result result = FRISBEE_OK;
+    record->ended = record->owes_end = true;
+    if (record->error) result = frisbee_stream_send(pool, record->stream, record->error, record->error_length);
+    if (result == FRISBEE_OK) {
+        frisbeei_heap_give(pool, record->error, record->error_length);
+        record->error = NULL;
+        record->error_length = 0;
+        result = frisbee_stream_send(pool, record->stream, data, frisbeei_rpc_error(data, frisbee_string_of(FRISBEEI_END)));
+    }
+    if (result == FRISBEE_AGAIN) return FRISBEE_OK;
+    record->owes_end = false;
+    if (result != FRISBEE_OK) record->cause = (int8_t)result;
+    if (record->server || result != FRISBEE_OK) (void)frisbee_stream_close(pool, record->stream);
+    return result;
+}
+
+static frisbee_result frisbeei_rpc_fail(frisbee_pool *pool, frisbeei_rpc *record, frisbee_string text) {
+    uint8_t data[FRISBEEI_ERROR_MAX + FRISBEEI_NUMBER_MAX];
+    const size_t length = frisbeei_rpc_error(data, text);
+    if (record->ended) return FRISBEE_CLOSED;
+    record->error = (uint8_t *)frisbeei_heap_take(pool, length);
+    if (!record->error) return FRISBEE_NO_MEMORY;
+    memcpy(record->error, data, length);
+    record->error_length = (uint32_t)length;
+    return frisbeei_rpc_end(pool, record);
+}
+
+// A server says no to what came. Without memory for that the stream is closed.
+static void frisbeei_rpc_refuse(frisbee_pool *pool, frisbeei_rpc *record, frisbee_string text) {
+    if (frisbeei_rpc_fail(pool, record, text) != FRISBEE_OK) (void)frisbee_stream_close(pool, record->stream);
+}
+
+static void frisbeei_rpc_opened(frisbee_pool *pool, frisbee_conn conn, frisbee_stream stream, void *user) {
+    frisbeei_rpc *record = frisbeei_rpc_new(pool, conn, NULL);
+    (void)user;
+    if (!record) {
+        (void)frisbee_stream_close(pool, stream);
+        return;
+    }
+    record->server = true;
+    record->stream = stream;
+    (void)frisbee_stream_bind(pool, stream, NULL, record);
+}
+
+// The first message names the method.
+static void frisbeei_rpc_begin(frisbee_pool *pool, frisbeei_rpc *record, const void *data, uint32_t length) {
+    const frisbeei_bound *bound;
+    frisbee_decoder decoder;
+    frisbee_rpc rpc;
+    char text[32];
+    uint16_t operation;
+    frisbee_string error;
+    frisbee_decoder_begin(&decoder, data, length);
+    operation = frisbee_get_u16(&decoder);
+    bound = decoder.result == FRISBEE_OK ? frisbeei_bound_find(pool, record->conn, operation) : NULL;
+    if (!bound || !frisbeei_rpc_streams_either(bound->method)) {
+        error.data = text;
+        error.length = (uint32_t)frisbeei_rpc_unknown_text(text, operation);
+        if (bound) error = frisbee_string_of("this method does not stream");
+        if (decoder.result != FRISBEE_OK) error = frisbee_string_of("a stream begins with the number of its operation");
+        frisbeei_rpc_refuse(pool, record, error);
+        return;
+    }
+    record->method = bound->method;
+    record->served = bound->served;
+    rpc = frisbeei_rpc_public(record);
+    if (bound->served->events && bound->served->events->on_open) bound->served->events->on_open(pool, &rpc, bound->served->user);
+}
+
+static void frisbeei_rpc_serve(frisbee_pool *pool, const frisbeei_rpc *record, const void *request) {
+    const frisbee_rpc rpc = frisbeei_rpc_public(record);
+    record->method->serve(pool, &rpc, request, record->served->functions, record->served->user);
+}
+
+static void frisbeei_rpc_server_data(frisbee_pool *pool, frisbee_stream stream, const void *data, uint32_t length, void *user) {
+    frisbeei_rpc *record = (frisbeei_rpc *)user;
+    frisbee_string error = {NULL, 0};
+    void *request = NULL;
+    frisbee_result result;
+    if (!record || record->ended || record->heard_end) return;
+    if (!record->method) {
+        frisbeei_rpc_begin(pool, record, data, length);
+        return;
+    }
+    if (record->asked && !record->method->client_streams) return; // but for its end nothing more can come
+    result = frisbeei_rpc_decode(pool, record->method->request, &request, data, length, &error);
+    record->asked = true;
+    record->heard_end = result == FRISBEE_FAILED;
+    if (result == FRISBEE_FAILED && (!record->method->client_streams || !frisbeei_rpc_is_end(error)))
+        (void)frisbee_stream_close(pool, stream); // the client gives up
+    else if (result == FRISBEE_OK || result == FRISBEE_FAILED) frisbeei_rpc_serve(pool, record, result == FRISBEE_OK ? request : NULL);
+    else frisbeei_rpc_refuse(pool, record, error);
+    frisbeei_arena_empty(pool, &pool->arena, true);
+}
+
+static void frisbeei_rpc_server_writable(frisbee_pool *pool, frisbee_stream stream, void *user) {
+    frisbeei_rpc *record = (frisbeei_rpc *)user;
+    frisbee_rpc rpc;
+    (void)stream;
+    if (!record) return;
+    if (record->owes_end) (void)frisbeei_rpc_end(pool, record);
+    if (record->ended || !record->served || !record->served->events || !record->served->events->on_writable) return;
+    rpc = frisbeei_rpc_public(record);
+    record->served->events->on_writable(pool, &rpc, record->served->user);
+}
+
+static void frisbeei_rpc_server_closed(frisbee_pool *pool, frisbee_stream stream, frisbee_result reason, void *user) {
+    frisbeei_rpc *record = (frisbeei_rpc *)user;
+    frisbee_rpc rpc;
+    (void)stream;
+    if (!record) return;
+    rpc = frisbeei_rpc_public(record);
+    if (reason == FRISBEE_OK && (record->owes_end || !record->ended)) reason = FRISBEE_CLOSED; // the client gave up
+    if (record->served && record->served->events && record->served->events->on_close)
+        record->served->events->on_close(pool, &rpc, reason, record->served->user);
+    frisbeei_rpc_drop(pool, record);
+}
+
+FRISBEE_API const frisbee_stream_events *frisbee_rpc_streams(void) {
+    static const frisbee_stream_events events = {frisbeei_rpc_opened, frisbeei_rpc_server_data, frisbeei_rpc_server_writable,
+                                                 frisbeei_rpc_server_closed};
+    return &events;
+}
+
+// >>answering
+
+FRISBEE_API frisbee_result frisbee_rpc_reply(frisbee_pool *pool, const frisbee_rpc *rpc, const void *response) {
+    frisbeei_conn *conn = NULL;
+    frisbeei_rpc *record;
+    const void *data = NULL;
+    size_t length = 0;
+    uint32_t place;
+    bool deferred;
+    frisbee_result result;
+    if (!pool || !rpc || !rpc->method) return FRISBEE_INVALID;
+    if (!frisbeei_rpc_streams_either(rpc->method)) {
+        result = frisbeei_reply_owed(pool, &rpc->origin, &conn, &place, &deferred);
+        if (result == FRISBEE_OK) result = frisbeei_rpc_encode(pool, conn, rpc->method->response, response, &data, &length);
+        return result == FRISBEE_OK ? frisbee_reply(pool, &rpc->origin, data, length) : result;
+    }
+    record = frisbeei_rpc_find(pool, rpc, true);
+    if (!record || record->ended) return FRISBEE_CLOSED;
+    result = frisbeei_rpc_stream_send(pool, record, record->method->response, response);
+    return result == FRISBEE_OK && !record->method->server_streams ? frisbeei_rpc_end(pool, record) : result;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_fail(frisbee_pool *pool, const frisbee_rpc *rpc, const char *text) {
+    const frisbee_string string = frisbee_string_of(text);
+    frisbeei_rpc *record;
+    if (!pool || !rpc || !rpc->method || !text || frisbeei_rpc_is_end(string)) return FRISBEE_INVALID;
+    if (!frisbeei_rpc_streams_either(rpc->method)) return frisbeei_rpc_reply_error(pool, &rpc->origin, string);
+    record = frisbeei_rpc_find(pool, rpc, true);
+    return record ? frisbeei_rpc_fail(pool, record, string) : FRISBEE_CLOSED;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_defer(frisbee_pool *pool, const frisbee_rpc *rpc, frisbee_rpc *later) {
+    if (!pool || !rpc || !rpc->method || !later) return FRISBEE_INVALID;
+    *later = *rpc;
+    if (frisbeei_rpc_streams_either(rpc->method)) return frisbeei_rpc_find(pool, rpc, true) ? FRISBEE_OK : FRISBEE_CLOSED;
+    return frisbeei_being_handled(pool, &rpc->origin) ? frisbee_defer(pool, pool->packet, &later->origin) : FRISBEE_INVALID;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_finish(frisbee_pool *pool, const frisbee_rpc *rpc) {
+    frisbeei_rpc *record;
+    if (!pool || !rpc || !rpc->method || !frisbeei_rpc_streams_either(rpc->method)) return FRISBEE_INVALID;
+    record = frisbeei_rpc_find(pool, rpc, true);
+    if (!record) record = frisbeei_rpc_find(pool, rpc, false);
+    if (!record || record->ended || record->told) return FRISBEE_CLOSED;
+    return record->server || record->method->client_streams ? frisbeei_rpc_end(pool, record) : FRISBEE_INVALID;
+}
+
+FRISBEE_API void *frisbee_rpc_state(frisbee_pool *pool, const frisbee_rpc *rpc) {
+    const frisbeei_rpc *record = pool && rpc ? frisbeei_rpc_find(pool, rpc, true) : NULL;
+    return record ? record->user : NULL;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_set_state(frisbee_pool *pool, const frisbee_rpc *rpc, void *state) {
+    frisbeei_rpc *record = pool && rpc ? frisbeei_rpc_find(pool, rpc, true) : NULL;
+    if (!record) return pool && rpc ? FRISBEE_CLOSED : FRISBEE_INVALID;
+    record->user = state;
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_pause(frisbee_pool *pool, const frisbee_rpc *rpc, bool paused) {
+    const frisbeei_rpc *record = pool && rpc ? frisbeei_rpc_find(pool, rpc, false) : NULL;
+    if (!pool || !rpc || (record && record->pulled)) return FRISBEE_INVALID;
+    return frisbee_stream_pause(pool, rpc->stream, paused);
+}
+
+// >>calling
+
+static void frisbeei_rpc_outcome_of(frisbee_rpc_outcome *out, frisbee_result result, frisbee_result reason, bool sent) {
+    memset(out, 0, sizeof *out);
+    out->result = result;
+    out->reason = reason;
+    out->sent = sent;
+}
+
+static void frisbeei_rpc_replied(frisbee_pool *pool, frisbee_call_id call, const frisbee_outcome *outcome, void *user) {
+    const frisbeei_rpc record = *(frisbeei_rpc *)user;
+    frisbee_rpc rpc = frisbeei_rpc_public(&record);
+    frisbee_rpc_outcome out;
+    void *response = NULL;
+    frisbeei_rpc_drop(pool, (frisbeei_rpc *)user);
+    rpc.call = call;
+    frisbeei_rpc_outcome_of(&out, outcome->result, outcome->reason, outcome->sent);
+    if (out.result == FRISBEE_OK)
+        out.result = frisbeei_rpc_decode(pool, record.method->response, &response, outcome->data, outcome->length, &out.error);
+    record.method->deliver(pool, &rpc, &out, out.result == FRISBEE_OK ? response : NULL, record.done, record.user);
+    frisbeei_arena_empty(pool, &pool->arena, true);
+}
+
+static frisbee_result frisbeei_rpc_unary(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_method *method, const void *request,
+                                         const frisbee_rpc_desc *desc, void (*done)(void), void *user, frisbee_rpc *rpc) {
+    frisbeei_rpc *record = NULL;
+    frisbee_call_desc call;
+    const void *data = NULL;
+    size_t length = 0;
+    frisbee_result result = frisbeei_rpc_encode(pool, conn, method->request, request, &data, &length);
+    if (result != FRISBEE_OK) return result;
+    memset(&call, 0, sizeof call);
+    if (desc) call.timeout_ms = desc->timeout_ms;
+    if (done) {
+        record = frisbeei_rpc_new(pool, frisbeei_handle(conn), method);
+        if (!record) return FRISBEE_NO_MEMORY;
+        record->done = done;
+        record->user = user;
+        call.on_reply = frisbeei_rpc_replied;
+        call.user = record;
+    }
+    result = frisbee_call(pool, frisbeei_handle(conn), method->operation, data, length, &call, rpc ? &rpc->call : NULL);
+    if (result != FRISBEE_OK && record) frisbeei_rpc_drop(pool, record);
+    return result;
+}
+
+// The stream is closed here before done is called, so that the call has ended for whoever asks from there.
+static void frisbeei_rpc_tell(frisbee_pool *pool, frisbeei_rpc *record, const frisbee_rpc_outcome *outcome, const void *response) {
+    const frisbee_rpc rpc = frisbeei_rpc_public(record);
+    record->told = true;
+    (void)frisbee_stream_close(pool, record->stream);
+    if (record->done) record->method->deliver(pool, &rpc, outcome, response, record->done, record->user);
+}
+
+static void frisbeei_rpc_client_data(frisbee_pool *pool, frisbee_stream stream, const void *data, uint32_t length, void *user) {
+    frisbeei_rpc *record = (frisbeei_rpc *)user;
+    frisbee_rpc_outcome out;
+    frisbee_rpc rpc;
+    void *response = NULL;
+    if (record->told || record->cause) return;
+    if (record->pulled) {
+        (void)frisbee_stream_pause(pool, stream, true); // one at a time
+        if (record->wait) frisbeei_wait_keep(pool, record->wait, data, length);
+        return;
+    }
+    frisbeei_rpc_outcome_of(&out, FRISBEE_OK, FRISBEE_OK, true);
+    out.result = frisbeei_rpc_decode(pool, record->method->response, &response, data, length, &out.error);
+    if (out.result == FRISBEE_OK && record->method->server_streams) {
+        rpc = frisbeei_rpc_public(record);
+        if (record->done) record->method->deliver(pool, &rpc, NULL, response, record->done, record->user);
+    } else {
+        if (out.result != FRISBEE_OK) response = NULL;
+        if (out.result == FRISBEE_FAILED && frisbeei_rpc_is_end(out.error)) {
+            out.result = FRISBEE_OK;
+            out.error = frisbee_string_of(NULL);
+        }
+        frisbeei_rpc_tell(pool, record, &out, response);
+    }
+    frisbeei_arena_empty(pool, &pool->arena, true);
+}
+
+static void frisbeei_rpc_client_writable(frisbee_pool *pool, frisbee_stream stream, void *user) {
+    frisbeei_rpc *record = (frisbeei_rpc *)user;
+    const frisbee_rpc rpc = frisbeei_rpc_public(record);
+    (void)stream;
+    if (record->owes_end) (void)frisbeei_rpc_end(pool, record);
+    else if (!record->ended && record->on_writable) record->on_writable(pool, &rpc, record->user);
+}
+
+static void frisbeei_rpc_client_closed(frisbee_pool *pool, frisbee_stream stream, frisbee_result reason, void *user) {
+    frisbeei_rpc *record = (frisbeei_rpc *)user;
+    frisbee_rpc_outcome out;
+    (void)stream;
+    frisbeei_rpc_untimed(pool, record);
+    if (record->cause) reason = (frisbee_result)record->cause;
+    if (record->pulled && !record->told) { // frisbee_rpc_receive will ask
+        record->cause = (int8_t)reason;
+        record->closed = true;
+        record->next = pool->rpc_ended;
+        pool->rpc_ended = record;
+        return;
+    }
+    frisbeei_rpc_outcome_of(&out, reason == FRISBEE_OK ? FRISBEE_CANCELLED : reason, reason, true);
+    if (!record->told) frisbeei_rpc_tell(pool, record, &out, NULL);
+    frisbeei_rpc_drop(pool, record);
+}
+
+static void frisbeei_rpc_timed(frisbee_pool *pool, frisbeei_conn *conn, frisbeei_rpc *record, int32_t timeout_ms) {
+    if (timeout_ms > FRISBEEI_LONGEST_MS) timeout_ms = FRISBEEI_LONGEST_MS;
+    frisbeei_clock_outside(pool);
+    record->timed = true;
+    record->due = pool->tick + (uint32_t)timeout_ms;
+    record->next = conn->patterns->timed;
+    if (record->next) record->next->before = record;
+    conn->patterns->timed = record;
+    frisbeei_timer_in(pool, conn, timeout_ms);
+}
+
+// Ends streaming calls whose time is over; *next: when the next one's is.
+static void frisbeei_rpc_expire(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next) {
+    frisbeei_rpc *record = conn->patterns->timed, *after;
+    for (; record; record = after) {
+        const int32_t left = (int32_t)(record->due - pool->turn_tick);
+        const int64_t at = (pool->turn_now / 1000 + left) * 1000;
+        after = record->next;
+        if (left <= 0) {
+            frisbeei_rpc_untimed(pool, record);
+            record->cause = FRISBEE_TIMED_OUT;
+            (void)frisbee_stream_close(pool, record->stream);
+        } else if (at < *next) *next = at;
+    }
+}
+
+// The operation, and the request if the client does not stream. Room for both is there before either is sent.
+static frisbee_result frisbeei_rpc_ask(frisbee_pool *pool, frisbeei_conn *conn, const frisbeei_rpc *record, const void *request, size_t length) {
+    const frisbee_method *method = record->method;
+    const size_t size = 2u * conn->header + FRISBEEI_NUMBER_MAX + length;
+    frisbee_encoder encoder;
+    uint8_t data[FRISBEEI_NUMBER_MAX];
+    frisbee_result result;
+    if (frisbeei_over(pool, conn, size, false)) return frisbeei_full(conn);
+    if (!frisbeei_room(pool, conn, size)) return pool->fixed ? frisbeei_full(conn) : FRISBEE_NO_MEMORY;
+    frisbeei_dirty(pool, conn);
+    frisbee_encoder_begin(&encoder, data, sizeof data);
+    frisbee_put_u16(&encoder, method->operation);
+    result = frisbee_stream_send(pool, record->stream, data, encoder.length);
+    if (result == FRISBEE_OK && !method->client_streams) result = frisbeei_rpc_stream_send(pool, record, method->request, request);
+    return result;
+}
+
+static frisbee_result frisbeei_rpc_open(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_method *method, const void *request,
+                                        const frisbee_rpc_desc *desc, void (*done)(void), void *user, frisbee_rpc *rpc) {
+    static const frisbee_stream_events events = {NULL, frisbeei_rpc_client_data, frisbeei_rpc_client_writable, frisbeei_rpc_client_closed};
+    frisbeei_rpc *record;
+    size_t length = 0;
+    frisbee_result result = FRISBEE_OK;
+    if (!method->client_streams) result = frisbee_message_encode(method->request, request, NULL, 0, &length);
+    if (result == FRISBEE_OK && length > conn->profile->desc.max_packet) result = FRISBEE_TOO_LARGE;
+    if (result != FRISBEE_OK) return result;
+    record = frisbeei_rpc_new(pool, frisbeei_handle(conn), method);
+    if (!record) return FRISBEE_NO_MEMORY;
+    result = frisbee_stream_open(pool, record->conn, &events, record, &record->stream);
+    if (result != FRISBEE_OK) {
+        frisbeei_rpc_drop(pool, record);
+        return result;
+    }
+    record->done = done;
+    record->user = user;
+    record->on_writable = desc ? desc->on_writable : NULL;
+    result = frisbeei_rpc_ask(pool, conn, record, request, length);
+    if (result != FRISBEE_OK) { // closing it frees the record
+        record->told = true;
+        (void)frisbee_stream_close(pool, record->stream);
+        return result;
+    }
+    record->pulled = !done;
+    if (!done) (void)frisbee_stream_pause(pool, record->stream, true);
+    if (desc && desc->timeout_ms > 0) frisbeei_rpc_timed(pool, conn, record, desc->timeout_ms);
+    if (rpc) *rpc = frisbeei_rpc_public(record);
+    return FRISBEE_OK;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_call(frisbee_pool *pool, frisbee_conn handle, const frisbee_method *method, const void *request,
+                                            const frisbee_rpc_desc *desc, void (*done)(void), void *user, frisbee_rpc *rpc) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    if (rpc) {
+        memset(rpc, 0, sizeof *rpc);
+        rpc->method = method;
+        rpc->origin.conn = handle;
+    }
+    if (!pool || !method || (!request && !method->client_streams) || (desc && desc->timeout_ms < FRISBEE_NEVER)) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    if (frisbeei_rpc_streams_either(method)) return frisbeei_rpc_open(pool, conn, method, request, desc, done, user, rpc);
+    return frisbeei_rpc_unary(pool, conn, method, request, desc, done, user, rpc);
+}
+
+// The request of a blocking call lies in the pool: polling may go on before it can be sent, and may destroy the pool.
+static frisbee_result frisbeei_rpc_keep_request(frisbee_pool *pool, const frisbee_type *type, const void *request, size_t *length) {
+    frisbee_result result = frisbee_message_encode(type, request, NULL, 0, length);
+    uint8_t *moved;
+    if (result != FRISBEE_OK) return result;
+    if (*length > pool->request_room) {
+        moved = (uint8_t *)frisbeei_heap_take(pool, *length);
+        if (!moved) return FRISBEE_NO_MEMORY;
+        frisbeei_heap_give(pool, pool->request, pool->request_room);
+        pool->request = moved;
+        pool->request_room = *length;
+    }
+    return frisbee_message_encode(type, request, pool->request, pool->request_room, length);
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_call_wait(frisbee_pool *pool, frisbee_conn conn, const frisbee_method *method, const void *request,
+                                                 int32_t timeout_ms, void *response, frisbee_rpc_outcome *outcome) {
+    frisbee_rpc_outcome out;
+    frisbee_outcome raw;
+    size_t length = 0;
+    frisbee_result result = FRISBEE_INVALID;
+    frisbeei_rpc_outcome_of(&out, FRISBEE_INVALID, FRISBEE_OK, false);
+    if (method && response) memset(response, 0, method->response->size);
+    if (pool && method && request && response && !frisbeei_rpc_streams_either(method))
+        result = pool->depth ? FRISBEE_BUSY : frisbeei_rpc_keep_request(pool, method->request, request, &length);
+    out.result = result;
+    if (result == FRISBEE_OK) {
+        out.result = result = frisbee_call_wait(pool, conn, method->operation, pool->request, length, timeout_ms, &raw);
+        out.reason = raw.reason;
+        out.sent = raw.sent;
+        if (result == FRISBEE_OK) out.result = frisbeei_rpc_decode(pool, method->response, &response, raw.data, raw.length, &out.error);
+    }
+    if (outcome) *outcome = out;
+    return out.result;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_send(frisbee_pool *pool, const frisbee_rpc *rpc, const void *request) {
+    const frisbeei_rpc *record = pool && rpc ? frisbeei_rpc_find(pool, rpc, false) : NULL;
+    if (!pool || !rpc || !request) return FRISBEE_INVALID;
+    if (!record || record->ended || record->told || record->cause) return FRISBEE_CLOSED;
+    return record->method->client_streams ? frisbeei_rpc_stream_send(pool, record, record->method->request, request) : FRISBEE_INVALID;
+}
+
+// A streaming call that ended before anybody received its end. Taken out: the caller frees it.
+static frisbeei_rpc *frisbeei_rpc_take_ended(frisbee_pool *pool, frisbee_stream stream) {
+    frisbeei_rpc **at = &pool->rpc_ended, *record;
+    while (*at && (*at)->stream.id != stream.id) at = &(*at)->next;
+    record = *at;
+    if (record) *at = record->next;
+    return record;
+}
+
+// Waits until a message has come, or the end; frisbee_stop ends the call. TIMED_OUT: neither came; DESTROYED: the pool.
+static frisbee_result frisbeei_rpc_await(frisbee_pool *pool, frisbeei_rpc *record, const frisbeei_wait *wait, int32_t timeout_ms) {
+    const bool stopped = pool->stop_run; // before: that is for the next run
+    frisbee_result result = FRISBEE_OK;
+    int64_t until, left = 1;
+    frisbeei_clock_outside(pool);
+    until = timeout_ms < 0 ? FRISBEEI_NO_TIME : pool->now + (int64_t)frisbeei_or(timeout_ms, 5000) * 1000;
+    pool->stop_run = false;
+    while (!wait->done && !record->closed && left > 0) {
+        result = frisbee_poll(pool, left > INT32_MAX ? INT32_MAX : (int32_t)left);
+        if (result == FRISBEE_DESTROYED) return result;
+        if ((pool->stop_run || result == FRISBEE_SYSTEM) && !record->cause) {
+            record->cause = (int8_t)(pool->stop_run ? FRISBEE_CANCELLED : FRISBEE_SYSTEM);
+            (void)frisbee_stream_close(pool, record->stream);
+        }
+        left = until == FRISBEEI_NO_TIME || record->cause ? INT32_MAX : (until - pool->now + 999) / 1000;
+    }
+    pool->stop_run = stopped;
+    return wait->done || record->closed ? FRISBEE_OK : FRISBEE_TIMED_OUT;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_receive(frisbee_pool *pool, const frisbee_rpc *rpc, int32_t timeout_ms, void *response,
+                                               frisbee_rpc_outcome *outcome) {
+    frisbeei_rpc *record, *ended;
+    frisbee_rpc_outcome out;
+    frisbeei_wait wait;
+    frisbee_result result;
+    memset(&wait, 0, sizeof wait);
+    frisbeei_rpc_outcome_of(&out, FRISBEE_OK, FRISBEE_OK, true);
+    if (outcome) *outcome = out;
+    if (!pool || !rpc || !rpc->method || !response || timeout_ms < FRISBEE_NEVER) return FRISBEE_INVALID;
+    memset(response, 0, rpc->method->response->size);
+    if (pool->depth) return FRISBEE_BUSY;
+    record = frisbeei_rpc_find(pool, rpc, false);
+    if (record && (!record->pulled || record->told)) return record->pulled ? FRISBEE_CLOSED : FRISBEE_INVALID;
+    result = FRISBEE_OK;
+    if (record) {
+        record->wait = &wait;
+        (void)frisbee_stream_pause(pool, record->stream, false);
+        result = frisbeei_rpc_await(pool, record, &wait, timeout_ms);
+        if (result == FRISBEE_DESTROYED) return result;
+        record->wait = NULL;
+        if (result != FRISBEE_OK && !record->closed) (void)frisbee_stream_pause(pool, record->stream, true);
+        if (result != FRISBEE_OK) return result;
+    }
+    if (wait.done) {
+        out.result = wait.outcome.result;
+        if (out.result == FRISBEE_OK)
+            out.result = frisbeei_rpc_decode(pool, rpc->method->response, &response, wait.outcome.data, wait.outcome.length, &out.error);
+        if (out.result == FRISBEE_FAILED && frisbeei_rpc_is_end(out.error)) {
+            out.result = FRISBEE_CLOSED;
+            out.error = frisbee_string_of(NULL);
+        }
+    }
+    ended = frisbeei_rpc_take_ended(pool, rpc->stream);
+    if (!wait.done) out.result = out.reason = ended ? (frisbee_result)ended->cause : FRISBEE_CLOSED;
+    if (!wait.done && ended && out.result == FRISBEE_CLOSED) out.result = FRISBEE_UNKNOWN; // without its end
+    if (outcome) *outcome = out;
+    if (ended && wait.done && out.result == FRISBEE_OK) { // its end is for the next one to ask
+        ended->next = pool->rpc_ended;
+        pool->rpc_ended = ended;
+    } else if (ended) frisbeei_rpc_drop(pool, ended);
+    else if (record && out.result != FRISBEE_OK) {
+        record->told = true;
+        (void)frisbee_stream_close(pool, record->stream);
+    }
+    return out.result;
+}
+
+FRISBEE_API frisbee_result frisbee_rpc_cancel(frisbee_pool *pool, const frisbee_rpc *rpc) {
+    frisbeei_rpc *record;
+    if (!pool || !rpc || !rpc->method) return FRISBEE_INVALID;
+    if (!frisbeei_rpc_streams_either(rpc->method)) return frisbee_cancel(pool, rpc->call);
+    record = frisbeei_rpc_find(pool, rpc, false);
+    if (!record) {
+        record = frisbeei_rpc_take_ended(pool, rpc->stream);
+        if (!record) return FRISBEE_CLOSED;
+        frisbeei_rpc_drop(pool, record);
+        return FRISBEE_OK;
+    }
+    if (record->told || record->cause) return FRISBEE_CLOSED;
+    record->cause = FRISBEE_CANCELLED;
+    record->told = record->pulled;
+    return frisbee_stream_close(pool, record->stream);
+}
+
+// >>fingerprints: FNV-1a of what a service's wire depends on, and of the names of methods, fields and enum values
+
+static uint64_t frisbeei_hash_add(uint64_t hash, uint64_t value) {
+    unsigned i;
+    for (i = 0; i < 64; i += 8) hash = (hash ^ (value >> i & 255)) * 0x100000001B3u;
+    return hash;
+}
+
+static uint64_t frisbeei_hash_text(uint64_t hash, const char *text) {
+    for (; *text; text++) hash = (hash ^ (uint8_t)*text) * 0x100000001B3u;
+    return frisbeei_hash_add(hash, 0);
+}
+
+// Types by the order in which they are first met, so that a ring ends and a type counts once.
+typedef struct frisbeei_seen {
+    const frisbee_type *types[256];
+    uint32_t count;
+} frisbeei_seen;
+
+static uint32_t frisbeei_seen_place(frisbeei_seen *seen, const frisbee_type *type) {
+    uint32_t i;
+    for (i = 0; i < seen->count; i++)
+        if (seen->types[i] == type) return i;
+    if (seen->count < 256) seen->types[seen->count++] = type;
+    return i; // those above are known by their number of fields alone
+}
+
+static uint64_t frisbeei_hash_type(uint64_t hash, frisbeei_seen *seen, const frisbee_type *type) {
+    uint32_t i, j;
+    hash = frisbeei_hash_add(hash, type->field_count);
+    for (i = 0; i < type->field_count; i++) {
+        const frisbee_field *field = &type->fields[i];
+        hash = frisbeei_hash_text(hash, field->name);
+        hash = frisbeei_hash_add(hash, (uint64_t)field->kind << 8 | field->shape);
+        if (field->shape == FRISBEE_SHAPE_CHOICE) hash = frisbeei_hash_add(hash, field->number);
+        if (field->type) hash = frisbeei_hash_add(hash, frisbeei_seen_place(seen, field->type));
+        for (j = 0; field->values && j < field->values->count; j++) {
+            hash = frisbeei_hash_text(hash, field->values->values[j].name);
+            hash = frisbeei_hash_add(hash, (uint64_t)(int64_t)field->values->values[j].number);
+        }
+    }
+    return hash;
+}
+
+FRISBEE_API uint64_t frisbee_service_fingerprint(const frisbee_service *service) {
+    uint64_t hash = 0xCBF29CE484222325u;
+    frisbeei_seen seen;
+    uint32_t i;
+    seen.count = 0;
+    for (i = 0; service && i < service->method_count; i++) {
+        const frisbee_method *method = &service->methods[i];
+        hash = frisbeei_hash_text(hash, method->name);
+        hash = frisbeei_hash_add(hash, method->operation);
+        hash = frisbeei_hash_add(hash, (method->client_streams ? 1u : 0u) | (method->server_streams ? 2u : 0u));
+        hash = frisbeei_hash_add(hash, frisbeei_seen_place(&seen, method->request));
+        hash = frisbeei_hash_add(hash, frisbeei_seen_place(&seen, method->response));
+    }
+    for (i = 0; i < seen.count; i++) hash = frisbeei_hash_type(hash, &seen, seen.types[i]); // it may add some
+    return hash ? hash : 1;
+}
+
+typedef struct frisbeei_comparison {
+    frisbee_conn conn;
+    frisbee_on_compared on_compared;
+    void *user;
+} frisbeei_comparison;
+
+static void frisbeei_compared(frisbee_pool *pool, frisbee_call_id call, const frisbee_outcome *outcome, void *user) {
+    static const frisbee_result results[] = {FRISBEE_OK, FRISBEE_FAILED, FRISBEE_UNHANDLED};
+    const frisbeei_comparison comparison = *(frisbeei_comparison *)user;
+    frisbee_result result = outcome->result;
+    (void)call;
+    frisbeei_heap_give(pool, user, sizeof comparison);
+    if (result == FRISBEE_OK) result = FRISBEE_MALFORMED;
+    if (outcome->result == FRISBEE_OK && outcome->length && *(const uint8_t *)outcome->data < 3) result = results[*(const uint8_t *)outcome->data];
+    comparison.on_compared(pool, comparison.conn, result, comparison.user);
+}
+
+FRISBEE_API frisbee_result frisbee_service_compare(frisbee_pool *pool, frisbee_conn handle, const frisbee_service *service, int32_t timeout_ms,
+                                                   frisbee_on_compared on_compared, void *user) {
+    frisbeei_conn *conn = pool ? frisbeei_find(pool, handle.id) : NULL;
+    frisbeei_comparison *comparison;
+    frisbee_call_desc desc;
+    frisbee_result result;
+    uint8_t data[9 + 255];
+    size_t length;
+    if (!pool || !service || !on_compared || timeout_ms < FRISBEE_NEVER || strlen(service->name) > 255) return FRISBEE_INVALID;
+    if (!conn) return FRISBEE_CLOSED;
+    length = strlen(service->name);
+    result = frisbeei_may_send_packet(pool, conn, FRISBEEI_FIRST_OPERATION, 9 + length);
+    if (result != FRISBEE_OK) return result;
+    comparison = (frisbeei_comparison *)frisbeei_heap_take(pool, sizeof *comparison);
+    if (!comparison) return FRISBEE_NO_MEMORY;
+    comparison->conn = handle;
+    comparison->on_compared = on_compared;
+    comparison->user = user;
+    frisbeei_put64(data, frisbee_service_fingerprint(service));
+    data[8] = (uint8_t)length;
+    memcpy(data + 9, service->name, length);
+    memset(&desc, 0, sizeof desc);
+    desc.timeout_ms = timeout_ms;
+    desc.on_reply = frisbeei_compared;
+    desc.user = comparison;
+    result = frisbeei_call_start(pool, conn, FRISBEEI_SCHEMA, FRISBEEI_SCHEMA_IS, data, 9 + length, &desc, NULL);
+    if (result != FRISBEE_OK) frisbeei_heap_give(pool, comparison, sizeof *comparison);
+    return result;
+}
+
+static void frisbeei_schema_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    const uint8_t *data = (const uint8_t *)packet->data;
+    const frisbeei_served *served = conn->profile->desc.routes ? NULL : pool->services;
+    uint8_t status = 2;
+    if (packet->from.operation != FRISBEEI_SCHEMA) {
+        if (!conn->calls || !frisbeei_call_reply(pool, conn, packet, FRISBEE_OK)) conn->dropped++;
+        return;
+    }
+    if (packet->length < 9 || packet->length - 9 < data[8]) {
+        frisbeei_fail(pool, conn, FRISBEE_MALFORMED, 0);
+        return;
+    }
+    for (; served && status == 2; served = served->next) {
+        uint8_t own[8];
+        if (strlen(served->service->name) != data[8] || memcmp(served->service->name, data + 9, data[8]) != 0) continue;
+        frisbeei_put64(own, frisbee_service_fingerprint(served->service));
+        status = memcmp(own, data, sizeof own) != 0;
+    }
+    frisbeei_answer(pool, conn, FRISBEEI_SCHEMA_IS, packet->from.id, &status, 1);
+}
+
+// What the pool keeps for typed calls.
+static void frisbeei_rpc_free(frisbee_pool *pool) {
+    while (pool->rpc_ended) {
+        frisbeei_rpc *record = pool->rpc_ended;
+        pool->rpc_ended = record->next;
+        frisbeei_rpc_drop(pool, record);
+    }
+    while (pool->services) {
+        frisbeei_served *served = pool->services;
+        pool->services = served->next;
+        frisbeei_heap_give(pool, served, served->bytes);
+    }
+    frisbeei_heap_give(pool, pool->request, pool->request_room);
+    frisbeei_arena_empty(pool, &pool->arena, false);
+    frisbeei_arena_empty(pool, &pool->lent, false);
+}
+#else
+static void frisbeei_rpc_free(frisbee_pool *pool) { (void)pool; }
+static void frisbeei_rpc_expire(frisbee_pool *pool, frisbeei_conn *conn, int64_t *next) { (void)pool, (void)conn, (void)next; }
+static void frisbeei_schema_input(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
+    (void)pool, (void)packet, conn->dropped++;
 }
 #endif
 
