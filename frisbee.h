@@ -586,7 +586,7 @@ typedef struct frisbee_pool_desc {
 // Bytes of `memory` that are always enough for so many connections (and as many listeners, at least two), each with so many calls (and
 // as many deferred replies), payloads up to max_packet and a queue of so many bytes.
 #define FRISBEE_POOL_BYTES(conns, calls, max_packet, queue)                    \
-    (1728u + 224u * sizeof(void *) + 2u * (size_t)(max_packet) +                       \
+    (1728u + 248u * sizeof(void *) + 2u * (size_t)(max_packet) +                       \
      (size_t)(conns) * (1168u + 136u * sizeof(void *) + (size_t)(max_packet) + (size_t)(queue) + (size_t)(calls) * 112u))
 
 // >>pool
@@ -7923,7 +7923,7 @@ FRISBEE_API int frisbee_system_error(frisbee_pool *pool) { return pool ? pool->s
 typedef char frisbeei_assert_conn_bytes[FRISBEEI_FIXED_PER_CONN <= 1168 + 136 * sizeof(void *) ? 1 : -1];
 typedef char frisbeei_assert_pool_bytes[sizeof(frisbee_pool) + FRISBEEI_FIXED_HANDLERS * sizeof(frisbeei_on) + sizeof(frisbee_remote) +
                                                 2 * (sizeof(frisbeei_listener) + sizeof(frisbeei_profile)) + 256 <=
-                                            1728 + 224 * sizeof(void *)
+                                            1728 + 248 * sizeof(void *)
                                         ? 1
                                         : -1];
 typedef char frisbeei_assert_call_bytes[2 * sizeof(frisbeei_call) + 4 * sizeof(uint64_t) <= 112 ? 1 : -1];
