@@ -1341,18 +1341,9 @@ static void protoi_message(protoi_parser *parser, const char *scope_name, proto_
 static bool protoi_rpc_type(protoi_parser *parser, bool *streams, const char **type, proto_place *place) {
     if (!protoi_need(parser, "(")) return false;
     *place = parser->token.place;
-    if (protoi_is(parser, "stream")) {
-        protoi_next(parser);
-        if (protoi_is(parser, ")")) *type = "stream"; // a message of that name
-        else if (protoi_take(parser, ".")) {
-            const char *rest = protoi_dotted(parser, "the name of a message", false);
-            *type = rest ? protoi_join(parser->tree, "stream", ".", rest) : NULL;
-        } else {
-            *streams = true;
-            *place = parser->token.place;
-            *type = protoi_dotted(parser, "the name of a message", true);
-        }
-    } else *type = protoi_dotted(parser, "stream or the name of a message", true);
+    *streams = protoi_take(parser, "stream");
+    if (*streams) *place = parser->token.place;
+    *type = protoi_dotted(parser, *streams ? "the name of a message" : "stream or the name of a message", true);
     return *type && protoi_need(parser, ")");
 }
 
