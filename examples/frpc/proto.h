@@ -216,6 +216,7 @@ typedef struct protoi_file {
     uint32_t order;  // of files, by when they were met
     bool loading, failed, foreign; // foreign: proto2, which was not read; only options can need it
     bool misses;                   // something that it imports could not be read: names may be unknown for that
+    const char *unread;            // a proto2 file that it imports; NULL: none
 } protoi_file;
 
 struct proto_tree {
@@ -1445,6 +1446,7 @@ static bool protoi_import(protoi_parser *parser) {
         return true;
     }
     if (found->failed || found->misses || found->loading) file->misses = true;
+    if (found->foreign) file->unread = found->file.path;
     if (!found->failed && !found->loading && !found->foreign) import->file = &found->file;
     return true;
 }
@@ -1726,6 +1728,7 @@ static const protoi_symbol *protoi_type(proto_tree *tree, protoi_file *file, con
     if (symbol || file->misses) return symbol; // after an import that failed, it would be noise
     if (hidden && hidden->kind != PROTOI_OTHER)
         proto_error(tree, place, "\"%s\" is defined in \"%s\", which is not imported here", name, hidden->place.file->path);
+    else if (file->unread) proto_error(tree, place, "\"%s\" is not defined (\"%s\" is proto2, and was not read)", name, file->unread);
     else proto_error(tree, place, "\"%s\" is not defined", name);
     return NULL;
 }
