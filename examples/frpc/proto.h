@@ -306,6 +306,7 @@ const char *proto_errors(proto_tree *tree) {
     at = text = (char *)proto_alloc(tree, length + 1);
     for (i = 0; i < count; i++) {
         const proto_place *place = &sorted[i]->place;
+        if (i && protoi_error_compare(&sorted[i], &sorted[i - 1]) == 0) continue; // told twice
         if (place->file) at += sprintf(at, "%s:%lu:%lu: ", place->file->path, (unsigned long)place->line, (unsigned long)place->column);
         at += sprintf(at, "%s\n", sorted[i]->text);
     }
@@ -594,6 +595,8 @@ static bool protoi_expected(protoi_parser *parser, const char *what) { // always
     const protoi_token *token = &parser->token;
     if (parser->broken) parser->broken = false; // the token itself was told
     else if (token->kind == PROTOI_END) proto_error(parser->tree, token->place, "expected %s, found the end of the file", what);
+    else if ((unsigned char)*token->text < 32 || *token->text == 127)
+        proto_error(parser->tree, token->place, "expected %s, found the byte 0x%02x", what, (unsigned)(unsigned char)*token->text);
     else proto_error(parser->tree, token->place, "expected %s, found '%.*s'", what, (int)(token->length > 60 ? 60 : token->length), token->text);
     return false;
 }
@@ -1096,20 +1099,21 @@ static bool protoi_value_statement(protoi_parser *parser, proto_value *value) {
     if (!value->name || !protoi_need(parser, "=") || !protoi_signed(parser, "the number of a value", INT32_MIN, INT32_MAX, &number)) return false;
     value->number = number == INT64_MAX ? 0 : (int32_t)number;
     if (!protoi_option_list(parser, &options) || !protoi_need(parser, ";")) return false;
+    if (number == INT64_MAX) value->name = NULL; // told; it is left out
     value->deprecated = options.deprecated;
     value->comment.trailing = parser->trailing;
     return true;
 }
 
-static void protoi_check_enum(proto_tree *tree, proto_enum *enumeration, const protoi_scope *scope) {
+static void protoi_check_enum(proto_tree *tree, proto_enum *enumeration, const protoi_scope *scope, bool tried) {
     protoi_range **ranges = protoi_ranges_sorted(tree, scope);
     const proto_value *value;
     protoi_item *items;
     uint32_t count = 0, i;
     bool alias = false;
     for (value = enumeration->values; value; value = value->next) count++;
-    if (count == 0) proto_error(tree, enumeration->place, "enum \"%s\" has no values", enumeration->name);
-    else if (enumeration->values->number != 0)
+    if (count == 0 && !tried) proto_error(tree, enumeration->place, "enum \"%s\" has no values", enumeration->name);
+    else if (count && enumeration->values->number != 0)
         proto_error(tree, enumeration->values->place, "the first value of an enum is 0 in proto3, \"%s\" is %ld", enumeration->values->name,
                     (long)enumeration->values->number);
     items = (protoi_item *)proto_alloc(tree, (count + 1) * sizeof *items);
@@ -1140,6 +1144,7 @@ static void protoi_enum(protoi_parser *parser, const char *scope_name, const pro
     proto_enum *enumeration = (proto_enum *)proto_alloc(tree, sizeof *enumeration);
     proto_value **value_last = &enumeration->values;
     protoi_scope scope;
+    bool tried = false;
     memset(&scope, 0, sizeof scope);
     enumeration->comment.leading = parser->token.leading;
     protoi_next(parser);
@@ -1164,8 +1169,9 @@ static void protoi_enum(protoi_parser *parser, const char *scope_name, const pro
         else if (protoi_is(parser, "reserved") && protoi_peek(parser, 0) != '=' && protoi_peek(parser, 1) != '=') good = protoi_reserved(parser, &scope, true);
         else {
             proto_value *value = (proto_value *)proto_alloc(tree, sizeof *value);
+            tried = true;
             good = protoi_value_statement(parser, value);
-            if (good && protoi_declare(tree, protoi_join(tree, scope_name, ".", value->name), PROTOI_OTHER, value, value->place)) {
+            if (good && value->name && protoi_declare(tree, protoi_join(tree, scope_name, ".", value->name), PROTOI_OTHER, value, value->place)) {
                 *value_last = value;
                 value_last = &value->next;
             }
@@ -1173,7 +1179,7 @@ static void protoi_enum(protoi_parser *parser, const char *scope_name, const pro
         if (!good) protoi_skip(parser);
     }
     enumeration->deprecated = scope.options.deprecated;
-    if (protoi_need(parser, "}")) protoi_check_enum(tree, enumeration, &scope);
+    if (protoi_need(parser, "}")) protoi_check_enum(tree, enumeration, &scope, tried);
 }
 
 // ---- messages
@@ -1367,11 +1373,10 @@ static bool protoi_rpc(protoi_parser *parser, protoi_method *method) {
     method->method.comment.trailing = parser->trailing;
     while (!protoi_is(parser, "}")) {
         if (protoi_take(parser, ";")) continue;
-        if (!protoi_is(parser, "option")) return protoi_expected(parser, "an option or '}'");
-        if (!protoi_option_statement(parser, &options)) {
-            protoi_skip(parser);
-            if (parser->token.kind == PROTOI_END) return true;
-        }
+        if (parser->token.kind == PROTOI_END) return protoi_expected(parser, "'}'");
+        if (!protoi_is(parser, "option")) (void)protoi_expected(parser, "an option or '}'");
+        else if (protoi_option_statement(parser, &options)) continue;
+        protoi_skip(parser);
     }
     method->method.deprecated = options.deprecated;
     protoi_next(parser);
@@ -1714,7 +1719,7 @@ static const protoi_symbol *protoi_resolve(const proto_tree *tree, const proto_f
         memcpy(full + at, name, whole + 1);
         symbol = protoi_find(tree, full, at + whole);
         if (symbol && symbol->kind != PROTOI_OTHER && protoi_sees(file, symbol->place.file)) return symbol;
-        if (symbol && symbol->kind != PROTOI_OTHER) *hidden = symbol;
+        if (symbol && (symbol->kind != PROTOI_OTHER || !*hidden)) *hidden = symbol; // not imported, or no type
         outer = first < whole ? protoi_find(tree, full, at + first) : NULL; // a.b: where there is an a, there b has to be
         if (outer && outer->kind != PROTOI_OTHER && protoi_sees(file, outer->place.file)) return NULL;
         if (first < whole && !outer && protoi_is_package(tree, file, full, at + first) && length) return NULL;
@@ -1728,6 +1733,7 @@ static const protoi_symbol *protoi_type(proto_tree *tree, protoi_file *file, con
     if (symbol || file->misses) return symbol; // after an import that failed, it would be noise
     if (hidden && hidden->kind != PROTOI_OTHER)
         proto_error(tree, place, "\"%s\" is defined in \"%s\", which is not imported here", name, hidden->place.file->path);
+    else if (hidden) proto_error(tree, place, "\"%s\" is not a type", name);
     else if (file->unread) proto_error(tree, place, "\"%s\" is not defined (\"%s\" is proto2, and was not read)", name, file->unread);
     else proto_error(tree, place, "\"%s\" is not defined", name);
     return NULL;
