@@ -10464,7 +10464,7 @@ static void frisbeei_rpc_request(frisbee_pool *pool, const frisbee_packet *packe
     if (frisbeei_rpc_streams_either(bound->method)) error = frisbee_string_of("this method streams");
     if (error.length) (void)frisbeei_rpc_reply_error(pool, &packet->from, error);
     else bound->method->serve(pool, &rpc, request, bound->served->functions, bound->served->user);
-    if (!pool->answered) (void)frisbeei_rpc_reply_error(pool, &packet->from, frisbee_string_of("the function of this method gave no answer"));
+    if (!pool->answered && !pool->ending) (void)frisbeei_rpc_reply_error(pool, &packet->from, frisbee_string_of("the function of this method gave no answer"));
     frisbeei_arena_empty(pool, &pool->arena, true);
 }
 
