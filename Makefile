@@ -34,7 +34,7 @@ unattended = '$(1)/demo' '$(1)/game_loop 60' '$(1)/custom_protocol --self-test' 
 
 plain_programs := $(examples:%=build/%) $(tests:%=build/tests/%)
 sanitized_programs := $(examples:%=build/asan/%) $(tests:%=build/asan/tests/%) $(threaded:%=build/tsan/tests/%) build/tsan/two_pools
-scripts := $(wildcard tests/*/run.sh)
+scripts := $(wildcard tests/*/run.sh tests/interop/*/run.sh)
 
 # Arguments of tests/run.sh. A program that could not be built counts as failed there, so that building goes on (-k) and the sum is always told.
 run_plain := -t 300 $(call unattended,build) $(tests:%=build/tests/%)
