@@ -1685,6 +1685,10 @@ enum {
     FRISBEEI_PUBLISHED = 0xFF17,
     FRISBEEI_SCHEMA = 0xFF20,
     FRISBEEI_SCHEMA_IS = 0xFF21,
+    FRISBEEI_DEPTH = 64,        // of messages in messages
+    FRISBEEI_NUMBER_MAX = 11,   // bytes of the longest number with its kind
+    FRISBEEI_ARENA_FIRST = 4096,
+    FRISBEEI_ARENA_LARGEST = 65536,
     FRISBEEI_ERROR_MAX = 1024,  // bytes of the text of a typed call's error
     FRISBEEI_RPC_GUESS = 64,    // room for a message that was not measured
     FRISBEEI_LAST_CONNECTOR_ID = 57343, // ids of calls: 1 to this by the connector, the rest by the acceptor
@@ -9315,13 +9319,6 @@ FRISBEE_API uint16_t frisbee_stream_number(frisbee_pool *pool, frisbee_stream ha
 
 #if FRISBEEI_RPC
 
-enum {
-    FRISBEEI_DEPTH = 64,      // of messages in messages
-    FRISBEEI_NUMBER_MAX = 11, // bytes of the longest number with its kind
-    FRISBEEI_ARENA_FIRST = 4096,
-    FRISBEEI_ARENA_LARGEST = 65536
-};
-
 FRISBEE_API frisbee_string frisbee_string_of(const char *text) {
     frisbee_string string;
     string.data = text;
@@ -9925,8 +9922,8 @@ static void frisbeei_get_fields(frisbee_decoder *decoder, const frisbee_type *ty
 // Into cleared memory. `at` is the value itself; of a message, its struct.
 static void frisbeei_get_value(frisbee_decoder *decoder, const frisbee_field *field, void *at, frisbee_arena *arena) {
     switch ((frisbee_kind)field->kind) {
-    case FRISBEE_KIND_ANY:
-        if (!frisbee_get_nil(decoder)) frisbeei_get_fields(decoder, field->type, (uint8_t *)at, arena);
+    case FRISBEE_KIND_ANY: // an element that is Nil is a struct of zeros, and so counts for the depth
+        if (decoder->depth >= decoder->max_depth || !frisbee_get_nil(decoder)) frisbeei_get_fields(decoder, field->type, (uint8_t *)at, arena);
         return;
     case FRISBEE_KIND_BYTES: *(frisbee_bytes *)at = frisbee_get_bytes(decoder); return;
     case FRISBEE_KIND_STRING: *(frisbee_string *)at = frisbee_get_string(decoder); return;

@@ -471,6 +471,11 @@ static void depth_is_limited_both_ways(void) {
     CHECK_EQ(frisbee_message_encode(&tree_type, chain, NULL, 0, &length), FRISBEE_INVALID);
     CHECK(!frisbee_message_equal(&tree_type, chain, chain)); // ends
     CHECK(frisbee_message_print(&tree_type, chain, NULL, 0) > 1000);
+    // an element that is Nil is a struct, which counts
+    for (i = 0, length = 0; i < 64; i++, length += 15) memcpy(data + length, unhex("08000a00000a00010a0a0001030a01", hex_room), 15);
+    data[length++] = 0;
+    for (i = 0; i < 64; i++) data[length++] = 0; // next of each
+    CHECK_EQ(frisbee_message_decode(&tree_type, &back, &arena, data, length, &error), FRISBEE_TOO_LARGE);
     // deeper by hand: 70 times the head of a message up to next, which is the last field
     for (i = 0, length = 0; i < 70; i++, length += 15) memcpy(data + length, unhex("08000a00000a00010a0a0001030a00", hex_room), 15);
     data[length++] = 0;

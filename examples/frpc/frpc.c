@@ -160,12 +160,15 @@ static int names_compare(const void *a, const void *b) {
 }
 
 static void names_check(proto_tree *tree, names *list) {
+    const proto_place *told = NULL; // a type brings many names, of which the first is enough
     uint32_t i;
     if (list->count) qsort(list->list, list->count, sizeof *list->list, names_compare);
-    for (i = 1; i < list->count; i++)
-        if (strcmp(list->list[i].name, list->list[i - 1].name) == 0)
-            proto_error(tree, list->list[i].place, "this would have the C name %s, as what is at line %lu", list->list[i].name,
-                        (unsigned long)list->list[i - 1].place.line);
+    for (i = 1; i < list->count; i++) {
+        const taken *own = &list->list[i];
+        if (strcmp(own->name, own[-1].name) != 0 || (told && protoi_place_compare(told, &own->place) == 0)) continue;
+        told = &own->place;
+        proto_error(tree, own->place, "this would have the C name %s, as what is at line %lu", own->name, (unsigned long)own[-1].place.line);
+    }
     free(list->list);
     memset(list, 0, sizeof *list);
 }
