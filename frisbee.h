@@ -51,6 +51,7 @@
         FRISBEE_NO_THREADS       no pthreads: host names need the pool's resolve hook (frisbee_remote needs no threads)
         FRISBEE_NO_PUBSUB        leaves publish and subscribe out: its functions, and the creation of a broker, answer FRISBEE_UNSUPPORTED
         FRISBEE_NO_STREAMS       leaves streams out: its functions answer that, connections do without
+        FRISBEE_NO_RPC           leaves polyglot, messages and typed calls (sections 13 and 14) out: their functions are not declared
         FRISBEE_LOG_LEVEL        0 nothing, 1 errors, 2 warnings (default), 3 information: what is compiled in for the log callback
         FRISBEE_MALLOC(n)        with FRISBEE_REALLOC(p,n) and FRISBEE_FREE(p): the allocator of pools that bring none
         FRISBEE_EVENTS           connections served between two looks at the poller (64)
@@ -113,10 +114,11 @@
                      stream_window, 16 KiB and one message (section 10)
         subscribers  the limit and policy of each subscription; in a connection's queue at most high_water bytes of messages, outside it
                      (queue_limit) all its subscriptions together; retained values: max_retained (section 9)
+        decoded      max_decoded, of one message in a pool's arena: NO_MEMORY; a request that needs more is answered with an error
         memory       max_memory of the pool: NO_MEMORY to senders; a connection whose input cannot be kept is closed, alone
     An idle connection holds no buffers. A packet's claim of length is not trusted: above half of max_memory, room grows with what comes.
     With `memory` in frisbee_pool_desc the pool lives in that block alone and never calls an allocator; FRISBEE_POOL_BYTES tells its size.
-    Streams and subscriptions then live in what memory_size has beyond that, and answer NO_MEMORY when it is used up; nothing else does. (The
+    Streams, subscriptions, typed calls live in what memory_size has beyond that, and answer NO_MEMORY when it is used up; nothing else does. (The
     broker itself takes about 1 KB of it, or the pool is not created; a connection that finds none there does without streams; when all of
     it is used up, only the last 16 ids of streams that were refused or closed are kept from use.)
 
@@ -283,6 +285,9 @@
         0xFF16 DROPPED       id: of the subscription; u64 messages dropped for it since it was made; before the next MESSAGE, if there is one
         0xFF17 PUBLISHED     id of the PUBLISH; u8 status as above (3: passed on, but not retained), u32 subscriptions that it went to (a group is
                              one), u64 messages of this connection that slow subscribers lost so far
+    Typed calls are calls and streams whose payloads are messages (sections 13, 14), as frpc-go has them. What it does not know:
+        0xFF20 SCHEMA        id: to be answered; u64 fingerprint, u8 length, name of a service
+        0xFF21 SCHEMA_IS     id of the SCHEMA; u8 status: 0 the same, 1 another, 2 no such service is served
         A PUBLISH with id 0 that is refused or malformed is dropped. Unknown flags and later bytes of a payload are ignored (but behind data,
         which has no end of its own). A payload that is shorter than this closes the connection.
         So any frisbee-go program can take part: handlers for MESSAGE (and DROPPED), and packets SUBSCRIBE and PUBLISH.
@@ -303,7 +308,71 @@
     6 Hostile input costs its sender the connection and nobody else anything.   7 Hijack loses no byte.   8 Stock Go peers work unmodified.
     9 Each message reaches each matching subscription once, in order, or is counted as dropped, by the policy that was asked for.
     10 Messages of one stream arrive whole, in order; each stream that opened ends in one on_close; a slow one stops no other.
+    11 Each typed call ends in exactly one outcome, and each request that comes in has an answer: the response, an error with a text, or none
+    because the connection ended. What is decoded never reads beyond its bytes nor takes more memory than its arena may.
     Each has tests named after it in tests/.
+
+    13. POLYGLOT AND MESSAGES
+    =========================
+    Polyglot is the encoding of frpc-go: each value says of what kind it is. frisbee_put_ and frisbee_get_ functions write and read single values:
+
+        frisbee_encoder_begin(&encoder, room, sizeof room);            frisbee_decoder_begin(&decoder, data, length);
+        frisbee_put_u32(&encoder, 7);                                  n = frisbee_get_u32(&decoder);
+        frisbee_put_string(&encoder, frisbee_string_of("text"));       s = frisbee_get_string(&decoder); // points into data
+        if (encoder.result) ... TOO_LARGE: encoder.length bytes        if (decoder.result) ... decoder.error says what is wrong
+    Errors stay: look once, at the end.
+        0 Nil nothing · 1 Slice kind of the elements, Uint32 count, elements · 2 Map kinds of key and value, Uint32 count, key, value, ... ·
+        3 Any only as kind of elements and values: messages · 4 Bytes, 5 String Uint32 length, bytes · 6 Error a String · 7 Bool u8 0 or 1 ·
+        8 Uint8 · 9 Uint16, 10 Uint32, 11 Uint64 varint: 7 bits a byte, lowest first, the high bit on all but the last · 12 Int32, 13 Int64
+        zigzag (0, -1, 1, -2 are 0, 1, 2, 3), varint · 14 Float32, 15 Float64 IEEE 754, big-endian. Counts, lengths and elements have
+        their own kind byte. A varint of more bytes than its type has (3, 5, 10) or beyond its range is malformed.
+    A message is a struct with a table (frisbee_type). On the wire: Uint8 0 (flags of fRPC), then its single values (numbers, texts, enums,
+    optionals, oneofs) in the order of declaration, then repeated fields as Slices, then messages and maps. A message that is not
+    there is Nil. An enum is the place of its value in the declaration, as Uint32, which is its number only where numbers have no gaps.
+    Optionals and oneofs are this library's own: Nil, or the value; Nil, or Uint32 number of the member and its value; stock peers
+    cannot read them (frpc --stock refuses them).
+    Encoding copies all; what a message points to must live until then. Decoding takes no memory but from the arena that you give: a block
+    of yours, or frisbee_pool_arena; strings and bytes point into the data that was decoded. Limits: 64 messages in messages, counts
+    and lengths that the bytes can hold, the arena. Unknown fields do not exist: both sides have the same table, or a decoder says
+    MALFORMED. So add fields in new messages or methods, and let peers compare (section 14).
+
+    14. TYPED CALLS
+    ===============
+    A service is a set of methods with a request and a response message each, and an operation. Two ways to have one:
+        from a .proto file    examples/frpc/frpc.c compiles it: `frpc echo.proto` writes echo.frpc.h with structs and functions
+        from a list in C      no tool at all; the lists may stand in a header that both sides include:
+
+        #define NUMBERS(F, T) F(T, many, i64, values)
+        FRISBEE_MESSAGE(numbers, NUMBERS)
+        #define TOTAL(F, T) F(T, one, i64, total)
+        FRISBEE_MESSAGE(total, TOTAL)
+        #define CALC(M, S) M(S, unary, 10, add, numbers, total)
+        FRISBEE_SERVICE(calc, CALC)
+
+        static void add(frisbee_pool *pool, const frisbee_rpc *rpc, const numbers *request, void *user) {
+            total response = {0};
+            for (uint32_t i = 0; i < request->values_count; i++) response.total += request->values[i];
+            calc_add_reply(pool, rpc, &response);                      // or frisbee_rpc_fail(pool, rpc, "why"), or frisbee_rpc_defer
+        }
+        static const calc_functions functions = {add};
+        calc_serve(pool, &functions, NULL, NULL);                      // before frisbee_listen
+    and the caller
+        calc_add_wait(pool, conn, &request, 1000, &response, &outcome) // blocks; or with a callback that comes once:
+        calc_add(pool, conn, &request, NULL, on_total, user, NULL)
+    A function that neither answers nor defers, one that is NULL, a request that cannot be decoded and an operation that is not served
+    are answered with an error at once (a stock server answers none of them: the call times out). outcome.result tells: FAILED with
+    outcome.error, the text · MALFORMED a reply that cannot be decoded · else as section 7. A payload that is an Error is never answered.
+    Streaming methods are streams (section 10) on connections whose description has frisbee_rpc_streams(), which a pool that serves some
+    takes by itself. A server gets the request, or, if the client streams, each message and then NULL; it replies as often as it likes and
+    finishes, or fails. A client sends and finishes; its done gets each message with outcome NULL, and at last the outcome. AGAIN: on_writable
+    of the events (server) or the description (client) follows. frisbee_rpc_pause holds the other side back; without done, frisbee_rpc_receive
+    fetches message after message. A deadline (desc.timeout_ms) and frisbee_rpc_cancel end a call on both sides.
+    On the wire a unary call is a call (section 7) with the request as payload, and as reply the response, or Error with a text. A streaming
+    one is a stream: the client's first message is Uint16 operation; then messages as they are; Error("EOF") ends a direction; a server's other
+    Error ends the call, and its EOF follows. A frisbee.h server closes the stream behind its EOF, a client when it has it.
+    frisbee_service_compare asks a frisbee.h peer whether its service of that name has the same methods, operations and fields.
+    Stock frpc-go programs are peers: wire v0 (.wire = FRISBEE_WIRE_V0 to connect; a server tells by itself). There methods are numbered from 10
+    through all services of the file, as frpc does.
 */
 
 // >>features: glibc freezes its feature-test macros at the first libc header, so this comes before any include
@@ -1169,9 +1238,9 @@ typedef struct frisbee_rpc_events {
 FRISBEE_API frisbee_result frisbee_serve(frisbee_pool *pool, const frisbee_service *service, const void *functions, const frisbee_rpc_events *events,
                                          void *user);
 
-// Answers a call that is served: in its function, or after frisbee_rpc_defer. A streaming server: once for each message; AGAIN: on_writable follows.
-// Of a method where only the client streams, it ends the call. Results as frisbee_reply and frisbee_stream_send; INVALID: also a response that
-// cannot be encoded.
+// Answers a call that is served: in its function, or after frisbee_rpc_defer; NULL: Nil. A streaming server: for each message; AGAIN: on_writable
+// follows. Of a method where only the client streams, it ends the call. Results as frisbee_reply and frisbee_stream_send; INVALID: also a response
+// that cannot be encoded.
 FRISBEE_API frisbee_result frisbee_rpc_reply(frisbee_pool *pool, const frisbee_rpc *rpc, const void *response);
 
 // Ends a call with an error (text up to 1024 bytes; not "EOF", which would mean the end). Once, instead of a reply; streaming: at any time.
@@ -1202,7 +1271,7 @@ typedef struct frisbee_rpc_desc {
 FRISBEE_API frisbee_result frisbee_rpc_call(frisbee_pool *pool, frisbee_conn conn, const frisbee_method *method, const void *request,
                                             const frisbee_rpc_desc *desc, void (*done)(void), void *user, frisbee_rpc *rpc);
 
-// The same for a method that does not stream, blocking as frisbee_call_wait does. *response and outcome->error live until the next poll.
+// For a method that does not stream, blocking as frisbee_call_wait does. *response and outcome->error live until the next poll.
 FRISBEE_API frisbee_result frisbee_rpc_call_wait(frisbee_pool *pool, frisbee_conn conn, const frisbee_method *method, const void *request,
                                                  int32_t timeout_ms, void *response, frisbee_rpc_outcome *outcome);
 
@@ -1210,8 +1279,8 @@ FRISBEE_API frisbee_result frisbee_rpc_call_wait(frisbee_pool *pool, frisbee_con
 FRISBEE_API frisbee_result frisbee_rpc_send(frisbee_pool *pool, const frisbee_rpc *rpc, const void *request);
 
 // Waits for the next message of a streaming call that was made without `done`; blocks as frisbee_call_wait does. OK: *response is there, until the
-// next poll. CLOSED: that was the last. TIMED_OUT: none came in timeout_ms (0: 5000), the call goes on. Else the call has ended, as in outcome
-// (may be NULL). Fetch the end, or cancel: until then the call takes memory.
+// next poll. CLOSED: that was the last. TIMED_OUT: none came in timeout_ms (0: 5000), the call goes on (outcome->reason TIMED_OUT: the call's own
+// deadline). Else the call has ended, as in outcome (may be NULL). Fetch the end, or cancel: until then the call takes memory.
 FRISBEE_API frisbee_result frisbee_rpc_receive(frisbee_pool *pool, const frisbee_rpc *rpc, int32_t timeout_ms, void *response,
                                                frisbee_rpc_outcome *outcome);
 
@@ -6209,8 +6278,8 @@ static FRISBEEI_COLD void frisbeei_control(frisbee_pool *pool, frisbeei_conn *co
 static bool frisbeei_answer_fits(frisbee_pool *pool, frisbeei_conn *conn, const frisbee_packet *packet) {
     const uint32_t operation = packet->from.operation;
     const bool opens = operation == FRISBEEI_STREAM && packet->length && frisbeei_opens_stream(pool, conn, packet->from.id);
-    if (!opens && operation != FRISBEEI_SUBSCRIBE && operation != FRISBEEI_UNSUBSCRIBE && operation != FRISBEEI_HELLO && operation != FRISBEEI_SCHEMA &&
-        (operation != FRISBEEI_PUBLISH || packet->from.id == 0))
+    if (!opens && operation != FRISBEEI_SUBSCRIBE && operation != FRISBEEI_UNSUBSCRIBE && operation != FRISBEEI_HELLO &&
+        operation != FRISBEEI_SCHEMA && (operation != FRISBEEI_PUBLISH || packet->from.id == 0))
         return true;
     if (frisbeei_room(pool, conn, conn->header + 13u)) return true; // the longest: PUBLISHED
     conn->flags |= FRISBEEI_REPLIES_FULL | FRISBEEI_WANT_WRITABLE;
@@ -10461,7 +10530,8 @@ static void frisbeei_rpc_request(frisbee_pool *pool, const frisbee_packet *packe
     if (frisbeei_rpc_streams_either(bound->method)) error = frisbee_string_of("this method streams");
     if (error.length) (void)frisbeei_rpc_reply_error(pool, &packet->from, error);
     else bound->method->serve(pool, &rpc, request, bound->served->functions, bound->served->user);
-    if (!pool->answered && !pool->ending) (void)frisbeei_rpc_reply_error(pool, &packet->from, frisbee_string_of("the function of this method gave no answer"));
+    error = frisbee_string_of("the function of this method gave no answer");
+    if (!pool->answered && !pool->ending) (void)frisbeei_rpc_reply_error(pool, &packet->from, error);
     frisbeei_arena_empty(pool, &pool->arena, true);
 }
 

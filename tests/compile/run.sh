@@ -17,6 +17,7 @@ poll=-DFRISBEE_POLLER=FRISBEE_POLLER_POLL
 none=-DFRISBEE_POLLER=FRISBEE_POLLER_NONE
 no_pubsub=-DFRISBEE_NO_PUBSUB
 no_streams=-DFRISBEE_NO_STREAMS
+no_rpc=-DFRISBEE_NO_RPC
 
 # ---- the list of checks: a number, a name and a command each, by tabs. They are run at the end, some at a time.
 
@@ -106,6 +107,9 @@ while read -r language dialect; do
         add "$dialect $left_out: two units run" "$cc -O1 $left_out $here/frisbee.c $here/use.c -pthread -o OUT && OUT"
         add "$dialect $none $left_out static: one unit runs" "$cc -O0 $none $left_out -DFRISBEE_STATIC $here/use.c -o OUT && OUT"
     done
+
+    add "$dialect $no_rpc: two units run" "$cc -O1 $no_rpc $here/frisbee.c $here/use.c -pthread -o OUT && OUT"
+    add "$dialect $none $no_rpc $no_pubsub $no_streams: declarations and implementation" "$cc -O0 $none $no_rpc $no_pubsub $no_streams -c $here/frisbee.c -o OUT.o"
 
     # Misuse. System headers that come too early matter only in strict C: gnu99 and C++ show everything anyway.
     add_error "$dialect: static after declarations" FRISBEE_STATIC "$cc -c $here/static_late.c -o OUT.o"

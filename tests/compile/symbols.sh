@@ -45,13 +45,13 @@ imports) # promise 4: no abort, exit, print, signal handler, change of the proce
         -e 'setlocale|chdir|umask|setenv|putenv|setrlimit|system|popen|fork|rand|srand|random|srandom|strtok|localtime|gmtime|gethostbyname' \
         "$out.wanted" | none 'used'
     ;;
-firmware) # without an operating system: memory and strings, and with an allocator of its own not even malloc
+firmware) # without an operating system: memory and strings (and snprintf, for frisbee_message_print alone); with an own allocator not even malloc
     $cc -DFRISBEE_POLLER=FRISBEE_POLLER_NONE -DFRISBEE_NO_THREADS -DFRISBEE_LOG_LEVEL=0 '-DFRISBEE_MALLOC(n)=my_malloc(n)' \
         '-DFRISBEE_REALLOC(p,n)=my_realloc(p,n)' '-DFRISBEE_FREE(p)=my_free(p)' -include $here/my_memory.h \
         -c $here/frisbee.c -o "$out.o" || exit 1
     wanted "$out.o" >"$out.wanted"
     grep -qx my_malloc "$out.wanted" || { echo 'FRISBEE_MALLOC is not used'; exit 1; }
-    grep -Evx -e 'mem(cpy|move|set|cmp|chr)|bcmp|str(len|cmp|ncmp|chr)|my_(malloc|realloc|free)' -e '_GLOBAL_OFFSET_TABLE_' "$out.wanted" | none 'needed'
+    grep -Evx -e 'mem(cpy|move|set|cmp|chr)|bcmp|str(len|cmp|ncmp|chr)|my_(malloc|realloc|free)|snprintf' -e '_GLOBAL_OFFSET_TABLE_' "$out.wanted" | none 'needed'
     ;;
 size) # bytes of code and constants, everything in and with each pattern left out; what an option leaves out must show
     bytes() { # NAME OPTION...
@@ -64,8 +64,9 @@ size) # bytes of code and constants, everything in and with each pattern left ou
         bytes all
         bytes no_pubsub -DFRISBEE_NO_PUBSUB
         bytes no_streams -DFRISBEE_NO_STREAMS
+        bytes no_rpc -DFRISBEE_NO_RPC
         bytes neither -DFRISBEE_NO_PUBSUB -DFRISBEE_NO_STREAMS
-        bytes firmware -DFRISBEE_NO_PUBSUB -DFRISBEE_NO_STREAMS -DFRISBEE_NO_THREADS -DFRISBEE_POLLER=FRISBEE_POLLER_NONE
+        bytes firmware -DFRISBEE_NO_PUBSUB -DFRISBEE_NO_STREAMS -DFRISBEE_NO_RPC -DFRISBEE_NO_THREADS -DFRISBEE_POLLER=FRISBEE_POLLER_NONE
     } >"$out.sizes"
     awk -v compiler="$compiler" '{ size[$1] = $2; all = all ", " $1 " " $2 } END { print compiler " -Os, bytes of code: " substr(all, 3) }' \
         "$out.sizes" >"$out.note"
@@ -73,6 +74,7 @@ size) # bytes of code and constants, everything in and with each pattern left ou
         END {
             if (size["no_pubsub"] > size["all"] - 4000) print "FRISBEE_NO_PUBSUB leaves little out"
             if (size["no_streams"] > size["all"] - 2000) print "FRISBEE_NO_STREAMS leaves little out"
+            if (size["no_rpc"] > size["all"] - 4000) print "FRISBEE_NO_RPC leaves little out"
             if (size["neither"] >= size["no_pubsub"] || size["neither"] >= size["no_streams"]) print "the options do not add up"
             if (size["firmware"] >= size["neither"]) print "no sockets: no smaller"
         }' "$out.sizes" | none 'size'
