@@ -75,7 +75,9 @@ sanitized_programs: $(sanitized_programs)
 
 # ---- how each is built: $(eval $(call variant,DIRECTORY,FLAGS))
 
+.PRECIOUS: build/gen/%.frpc.h
 build/gen/%.frpc.h: examples/frpc/%.proto build/frpc
+	@mkdir -p $(@D)
 	build/frpc -I examples/frpc -o build/gen $<
 
 define variant
